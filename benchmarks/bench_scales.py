@@ -2,7 +2,7 @@
 
 The mesh is the bumpy sphere of ``bench_meshes``. Each line needs the heat kernel between 512 of its vertices at 1,
 10, 100 or 1000 times t, even in log t: in an octave from a narrow, a medium or a wide kernel on, or in a range of
-six octaves. Ours is one fit with ``scales`` and ``prepare`` (for one time a plain fit). The others are 50 to 1000
+six octaves. Ours is one fit with ``times`` and ``prepare`` (for one time a plain fit). The others are 50 to 1000
 eigenpairs by scipy (shift and invert) and their sums over pairs that matter at t, and GeometricKernels, if it is
 installed. Errors are relative Frobenius errors against the exponential of the cotangent operator of the same mesh,
 after the best common factor (GeometricKernels scales its kernels), the largest of three times. This favours
@@ -64,7 +64,7 @@ def ours(mesh, points, ends, exact):
 
     def fit():
         # Without a seed, because fits with one are kept and would be found again.
-        model = ManifoldRandomFeatures(scales=ends, normalize=False, random_state=None, n_jobs=1).fit(mesh)
+        model = ManifoldRandomFeatures(times=ends, normalize=False, random_state=None, n_jobs=1).fit(mesh)
         return model.prepare(points)
 
     setup, each, error = measure(fit, lambda known, t: known.kernel_matrix(t), ends, exact)

@@ -122,7 +122,7 @@ graph = heat_graph(mesh, TIME, n_steps=STEPS, n_jobs=-1)
 print(f"{'seed':>4}  {'process':<18} {'error/mm':>8}  {'in 90 %':>6}  width")
 for seed in SEEDS:
     labelled, model = run(seed, graph, points, thickness)
-    print(f"      heat time {model.kernel_.t:.0f} mm^2, noise {model.noise_**0.5:.2f} mm", flush=True)
+    print(f"      heat time {model.kernel_.t:.0f} mm^2, noise {model.noise_variance_**0.5:.2f} mm", flush=True)
 
 # %%
 # Truth, prediction and standard deviation, seen from the left. Dots are labelled vertices; grey is not cortex.

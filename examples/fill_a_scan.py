@@ -32,7 +32,7 @@ print(f"{mesh}, {hidden.sum()} normals hidden")
 METHODS = {
     "kernel, tau = 20": FieldInterpolator("kernel", tau=20.0, weights="gaussian", normalize=True),
     "kernel": FieldInterpolator("kernel", normalize=True, random_state=0),
-    "gp": FieldInterpolator("gp", tau=8.0, noise=1e-3, normalize=True),
+    "gp": FieldInterpolator("gp", tau=8.0, noise_variance=1e-3, normalize=True),
     "harmonic": FieldInterpolator("harmonic", normalize=True),
     "biharmonic": FieldInterpolator("biharmonic", normalize=True),
 }

@@ -44,7 +44,7 @@ values = truth[known] + 0.1 * rng.normal(size=len(known))
 
 process = ManifoldGaussianProcess(space=space, random_state=0).fit(vertices[known], values)
 mean, std = process.predict(vertices, return_std=True)
-print(f"{len(known)} values; {process.kernel_}, noise {process.noise_**0.5:.2f}")
+print(f"{len(known)} values; {process.kernel_}, noise {process.noise_variance_**0.5:.2f}")
 inside = (np.abs(mean - truth) < 1.645 * std).mean()
 print(f"mean error {np.abs(mean - truth).mean():.3f}, 90 % intervals hold {inside:.1%} of the truth")
 

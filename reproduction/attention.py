@@ -30,7 +30,14 @@ from manifoldrf import DiffusionKernel, Graph, compute_signatures, knn_graph
 from manifoldrf._random import Streams
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.applications.filling import System, biharmonic, feature_action, harmonic, smooth, solve_with_fixed
+from manifoldrf.applications.interpolation import (
+    System,
+    biharmonic,
+    feature_action,
+    harmonic,
+    solve_with_fixed,
+    weighted_means,
+)
 from manifoldrf.fields.anchors import Sweep, edges_of, farthest_anchors, nearest_along_edges, select_along_edges
 from reproduction.baselines import ORF, PORF, PRF, RFF, eigenpairs, gaussian_kernel, inverse_root
 from reproduction.record import Progress, Record, environment_of, finished_part, settings_without
@@ -215,7 +222,7 @@ class Weights:
             sums = right.T @ self.share[sources]  # (r,)
             right = right * np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > _NOTHING)
         action = feature_action(self.left[targets], right)
-        found = smooth(action, known[sources], self.share[sources])
+        found = weighted_means(action, known[sources], self.share[sources])
         return np.where(found.mass[:, None] > 0, found.values, known[sources].mean(axis=0))
 
 

@@ -20,8 +20,7 @@ import numpy as np
 from manifoldrf._random import generator
 from manifoldrf._runtime import Progress, available, one_blas_thread, without_warnings
 from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_real, reject
-from manifoldrf.applications.filling import feature_action, reached
-from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationWarning
+from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationWarning, feature_action, reached
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows

@@ -15,13 +15,14 @@ from scipy import sparse
 from manifoldrf._random import Streams, generator
 from manifoldrf._runtime import Progress, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_option, check_real, reject
-from manifoldrf.applications.filling import (
+from manifoldrf.applications.interpolation import (
     Action,
     BoolArray,
+    InterpolationWarning,
     feature_action,
     make_folds,
     nearest_known,
-    smooth,
+    weighted_means,
     without_small,
 )
 from manifoldrf.applications.interpolation import InterpolationWarning
@@ -203,7 +204,7 @@ class Task:
     def fill(self, action: Action, known: BoolArray | None = None) -> FloatArray:
         """The weighted mean of known values at every node, NaN where nothing known has weight."""
         share = self.known if known is None else known
-        found = smooth(action, self.values, share.astype(np.float64))
+        found = weighted_means(action, self.values, share.astype(np.float64))
         return found.values * np.sign(found.mass)[:, None] if self.directions else found.values
 
     def judge(self, predicted: FloatArray) -> float:

@@ -23,7 +23,7 @@ from manifoldrf import FieldInterpolator, Graph, TriangleMesh, knn_graph, mesh_g
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread
 from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.applications.filling import feature_action
+from manifoldrf.applications.interpolation import feature_action
 from manifoldrf.geometry.meshes import row_lengths, unit_rows
 from reproduction.normals import (
     AVERAGE,

@@ -247,7 +247,7 @@ def overview(rows: list[Plain]) -> str:
     lines = [
         "The heat kernel on a mesh at one or a few times t: manifoldrf. GeometricKernels takes "
         f"{times(those('mesh', 'GeometricKernels'))} times as long, and its error is not smaller.",
-        "Many times t on one mesh: one fit with `scales` ([measured](measured.md#many-times-on-one-mesh)), or "
+        "Many times t on one mesh: one fit with `times` ([measured](measured.md#many-times-on-one-mesh)), or "
         "eigenpairs if the mesh is small. Our rows on this page need another fit for each t; eigenpairs do not. "
         + caught_up(found),
         "New points, if the ambient Gaussian kernel is good enough: scikit-learn, which has little to fit. "

@@ -4,7 +4,7 @@
 of a process with 300 noisy values by 100 steps of Adam, and predicts 1000 others, on three data sets: waves on the
 sphere, waves on the Stanford bunny (5000 vertices), and the mean curvature of the bunny. Rows are
 
-* GPyTorch with ``ManifoldKernel``, a heat or a Matern kernel, from one fit with ``scales``;
+* GPyTorch with ``ManifoldKernel``, a heat or a Matern kernel, from one fit with ``times``;
 * GPyTorch with the kernel of GeometricKernels (Matern, 200 to 1000 eigenpairs, its default on meshes is 1000);
 * ``ManifoldGaussianProcess`` with its defaults.
 
@@ -114,7 +114,7 @@ def trained(kernel, places, task):
 
 def by_ours(task, *, matern, seed):
     """GPyTorch with the kernel of this library; a fit with another seed is not taken from the fits before."""
-    features = ManifoldRandomFeatures(scales=task.times, random_state=seed, n_jobs=1).fit(task.space)
+    features = ManifoldRandomFeatures(times=task.times, random_state=seed, n_jobs=1).fit(task.space)
     middle = np.sqrt(task.times[0] * task.times[1])
     start = MaternKernel(2.5, np.sqrt(2 * middle), clock="manifold") if matern else middle
     return trained(ManifoldKernel(features, start), torch.as_tensor(task.points), task)

@@ -7,7 +7,7 @@ from .applications.interpolation import InterpolationWarning as InterpolationWar
 from .applications.neighbors import KernelNeighborsClassifier as KernelNeighborsClassifier
 from .applications.regression import ManifoldGaussianProcess as ManifoldGaussianProcess
 from .applications.regression import ManifoldRidge as ManifoldRidge
-from .applications.sklearn_kernel import ManifoldScaleKernel as ManifoldScaleKernel
+from .applications.regression import ManifoldScaleKernel as ManifoldScaleKernel
 from .distributed import Cluster as Cluster
 from .explorer.page import explore as explore
 from .features.errors import ErrorEstimate as ErrorEstimate

@@ -17,13 +17,13 @@ __all__ = ["ManifoldKernel"]
 class ManifoldKernel(Kernel):  # type: ignore[misc]
     """A kernel of a curved space as a ``gpytorch.kernels.Kernel``, low-rank through its features.
 
-    An exact process with n data and m features takes O(n m^2) time. With a fit of all ``scales``, the time of the
+    An exact process with n data and m features takes O(n m^2) time. With a fit of all ``times``, the time of the
     heat kernel, or smoothness and length scale of a Matern kernel, are trained with the other parameters.
 
     Parameters
     ----------
     features : ManifoldRandomFeatures
-        Fitted; with ``scales`` for a kernel that can be trained.
+        Fitted; with ``times`` for a kernel that can be trained.
     kernel : float, HeatKernel or MaternKernel, optional
         Initial time or kernel; that of the features by default.
     **options

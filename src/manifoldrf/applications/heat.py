@@ -1,7 +1,7 @@
 """Everyday tasks that the heat flow solves: smooth a field on a space, and measure distances along it."""
 
-import dataclasses
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,16 @@ from manifoldrf._validation import (
     check_spread,
     reject,
 )
-from manifoldrf.applications.filling import WIDEST, Known, Problem, check_known, finish_means
-from manifoldrf.applications.filling import smooth as weighted_means
-from manifoldrf.applications.interpolation import InterpolationWarning
+from manifoldrf.applications.interpolation import (
+    WIDEST,
+    InterpolationWarning,
+    Problem,
+    check_known,
+    finish_means,
+    weighted_means,
+)
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
+from manifoldrf.geometry.clouds import estimate_dimension
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.heat import heat_graph
@@ -33,20 +39,6 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 
 __all__ = ["distances", "smooth"]
-
-# Errors of the Chebyshev series, relative to the norm of the field. Longer series cannot be summed more accurately.
-_TOL, _LONG_TOL, _LONG = 1e-13, 1e-10, 1024.0
-# Shares of known nodes below this are rounding errors; the nearest known value is better.
-_RESOLVED = 1e-6
-# Steps of a filter (3000 products) beyond which a mesh is changed at its tiniest vertices, and the area these get
-# over the usual one.
-_MANY_STEPS, _TINY = 1e5, 0.05
-_NARROW = 0.1  # fwhm over the median edge: white noise on a sphere of 1000 vertices changes by .4 %
-_WIDEST = 10.0  # time over the squared extent: even the longest wave of a square has fallen by e^-98
-# Time of the heat method over the squared mean edge. Mean errors with 4000 vertices at times 1, 2, 4: .007, .003
-# and .002 on an even sphere, .012, .007 and .004 on a random one, .007, .010 and .017 on a square, which has a
-# boundary.
-_HEAT_TIME = 2.0
 
 
 def smooth(
@@ -104,29 +96,51 @@ def smooth(
     >>> round(float(np.abs(noisy - points[:, 2]).mean()), 2), round(float(np.abs(found - points[:, 2]).mean()), 2)
     (0.39, 0.05)
     """
-    time = time_of(fwhm, t)
-    space = as_space(space, "space")
+    time, jobs, space = time_of(fwhm, t), check_jobs(n_jobs), as_space(space, "space")
     check_flag(conserve, "conserve")
-    jobs = check_jobs(n_jobs)
+    graph = space
     if not isinstance(space, Graph):
-        space = space if isinstance(space, TriangleMesh) else check_points(space, "space", min_rows=3)
-        extent = np.ptp(space.vertices if isinstance(space, TriangleMesh) else space, axis=0)
-        _check_width(fwhm, time, _WIDEST * float(extent.max()) ** 2, "here: heat is spread evenly long before")
-    graph = _heat_graph_of(space, time, jobs)
+        mesh = space if isinstance(space, TriangleMesh) else None
+        points = check_points(space, "space", min_rows=3) if mesh is None else mesh.vertices
+        check_spread(points, "space")
+        # Even the longest wave of a square has fallen by e^-98 at 10 squared extents.
+        longest = 10 * float(np.ptp(points, axis=0).max()) ** 2
+        _check_width(fwhm, time, longest, "here: heat is spread evenly long before")
+        graph = heat_graph(points, time, noise=0, n_jobs=jobs) if mesh is None else _mesh_graph(mesh, time)
     values = check_known(field, known, graph.n_nodes, "field")
-    if isinstance(space, TriangleMesh):
-        _warn_of_narrow(graph, time)
-    kernel = _in_steps(graph, time, fwhm)
+    kernel = HeatKernel(time).resolve(graph)
     steps = float(getattr(kernel, "tau", 0.0))
     _check_width(fwhm, time, time * WIDEST / max(steps, 1.0), "on this graph, which has much shorter steps")
-    found = (_within if conserve else _averaged)(graph, values, kernel, _LONG_TOL if steps > _LONG else _TOL, jobs)
-    n_empty = int(np.isnan(found[values.mask | (not conserve)]).any(axis=1).sum())
+    root, tol = np.sqrt(graph.degrees)[:, None], 1e-10 if steps > 1024 else 1e-13  # long sums are less accurate
+
+    def flow(of: Graph, root: FloatArray, columns: FloatArray) -> FloatArray:
+        """M^-1/2 h(W) M^1/2 X, which keeps constants; M are the degrees. Isolated nodes keep their values."""
+        moved = kernel.apply(of, columns * root, tol=tol, n_jobs=jobs) * reciprocal(root)
+        return np.where(root > 0, moved, columns)
+
+    mask = values.mask
+    if conserve:
+        found = np.full_like(values.values, np.nan)
+        # What would leave the known nodes stays where it is.
+        affinity, degrees = graph.affinity[mask][:, mask].tocsr(), graph.degrees[mask]
+        lost = np.maximum(degrees - np.asarray(affinity.sum(axis=1)).ravel(), 0.0)
+        inner, shares = values.values[mask], degrees / (degrees.sum() or 1.0)
+        mean = shares @ inner
+        moved = flow(Graph((affinity + sparse.diags_array(lost)).tocsr()), root[mask], inner - mean)
+        found[mask] = moved - shares @ moved + mean  # the sum has rounding errors of the series
+        return found[:, 0] if values.is_vector else found
+    mean = values.values[mask].mean(axis=0)  # without it, constants are exact
+    centred = replace(values, values=np.where(mask[:, None], values.values - mean, 0.0))
+    means = weighted_means(lambda X: flow(graph, root, X), centred.values, mask.astype(np.float64))
+    # Shares of known nodes below 1e-6 are rounding errors; the nearest known value is better.
+    found = finish_means(Problem(graph, centred, jobs), mask, means.values, means.mass, 1e-6).values + mean
+    n_empty = int(np.isnan(found).any(axis=1).sum())
     if n_empty:
         warn_user(
             f"{n_empty} of {graph.n_nodes} nodes are in components without a known value: the field is NaN there.",
             InterpolationWarning,
         )
-    return found[:, 0] if values.is_vector else found
+    return np.asarray(found[:, 0] if values.is_vector else found)
 
 
 def time_of(fwhm: float | None, t: float | None) -> float:
@@ -140,21 +154,6 @@ def time_of(fwhm: float | None, t: float | None) -> float:
     return check_real(fwhm, "fwhm", Interval(1e-150, 1e150)) ** 2 / (16.0 * math.log(2.0))
 
 
-def _warn_of_narrow(graph: Graph, time: float) -> None:
-    """Warn of a filter on a mesh that is too narrow to reach the next vertex."""
-    row, column = sparse.triu(graph.affinity, 1).tocoo().coords
-    if not len(row):
-        return
-    edge = float(np.median(np.linalg.norm(graph.positions[row] - graph.positions[column], axis=1)))
-    width = 4.0 * math.sqrt(time * math.log(2.0))
-    if width < _NARROW * edge:
-        warn_user(
-            f"The filter is {width:.3g} wide (fwhm), but the median edge of the mesh is {edge:.3g} long: the field "
-            "is hardly smoothed (remedy: a larger fwhm or t).",
-            InterpolationWarning,
-        )
-
-
 def _check_width(fwhm: float | None, time: float, most: float, where: str) -> None:
     """Refuse a longer time, in the words of the argument that was given."""
     if time > most:
@@ -162,94 +161,40 @@ def _check_width(fwhm: float | None, time: float, most: float, where: str) -> No
         reject("t" if fwhm is None else "fwhm", f"at most {limit:.3g} {where}", f"{fwhm or time:g}")
 
 
-def _in_steps(graph: Graph, time: float, fwhm: float | None) -> Any:
-    """The heat kernel in steps of a graph; a time that a heat graph cannot have is told as the width given."""
-    try:
-        return HeatKernel(time).resolve(graph)
-    except ValueError:
-        if fwhm is None or graph.n_steps is None or not graph.step_time:
-            raise
-    least = max(1, math.floor(time / graph.step_time / 2))
-    widths = [4.0 * math.sqrt(2 * k * graph.step_time * math.log(2.0)) for k in (least, least + 1)]
-    rule = (
-        f"a width that this heat graph has, such as {widths[0]:.4g} or {widths[1]:.4g}; smooth the points instead"
-    )
-    reject("fwhm", rule, f"{fwhm:g}")
+def _mesh_graph(mesh: TriangleMesh, time: float) -> Graph:
+    """The cotangent graph of a mesh, in at most about 100,000 steps (3000 products).
 
-
-def _heat_graph_of(space: Any, time: float, n_jobs: int) -> Graph:
-    """The graph whose walk is the heat flow; its nodes are the vertices or points."""
-    if isinstance(space, Graph):
-        return space
-    if isinstance(space, TriangleMesh):
-        check_spread(space.vertices, "space")
-        graph = mesh_graph(space, weights="cotangent")
-        return graph if time <= _MANY_STEPS * (graph.step_time or 0.0) else _with_longer_steps(graph, time)
-    check_spread(space, "space")
-    return heat_graph(space, time, noise=0, n_jobs=n_jobs)
-
-
-def _with_longer_steps(graph: Graph, time: float) -> Graph:
-    """A cotangent graph without its quickest exchange of heat, whose steps are so short that they are too many.
-
-    The tiniest triangles set the length of a step. Their vertices get a little more area and exchange less heat:
-    over the time of the filter it evens out there in any case.
+    The tiniest triangles set the length of a step. If there would be more steps, their vertices get a little more
+    area and exchange less heat: over the time of the filter it evens out there in any case.
     """
-    walk, area = graph.affinity - sparse.diags_array(graph.affinity.diagonal()), np.asarray(graph.weights)
+    graph = mesh_graph(mesh, weights="cotangent")
+    lengths, width = mesh.edge_lengths(), 4.0 * math.sqrt(time * math.log(2.0))
+    if len(lengths) and width < 0.1 * np.median(lengths):  # white noise on 1000 vertices changes by .4 %
+        warn_user(
+            f"The filter is {width:.3g} wide (fwhm), but the median edge of the mesh is {np.median(lengths):.3g} "
+            "long: the field is hardly smoothed (remedy: a larger fwhm or t).",
+            InterpolationWarning,
+        )
+    step, area = float(graph.step_time or 0.0), np.asarray(graph.weights)
+    walk = (graph.affinity - sparse.diags_array(graph.affinity.diagonal())).tocoo()
     outflow = np.asarray(walk.sum(axis=1)).ravel()
-    step = float(graph.step_time or 0.0)
+    if not step or time <= 1e5 * step or not outflow.any():
+        return graph
     # At most a tenth of the usual ratio, which leaves usual vertices as they are.
-    longer = min(time / step / _MANY_STEPS, 0.1 * float(np.median(area[outflow > 0] / outflow[outflow > 0])))
+    longer = min(time / step / 1e5, 0.1 * float(np.median(area[outflow > 0] / outflow[outflow > 0])))
     if longer <= 1:
         return graph
-    area = np.maximum(area, np.where(outflow > 0, _TINY * np.median(area), 0.0))
-    edges = walk.tocoo()
-    row, column = edges.coords
-    shares = np.minimum(longer * edges.data, np.minimum(area[row], area[column]) / 8)  # seldom more than 8 edges
-    walk = sparse.csr_array((shares, (row, column)), shape=walk.shape)
-    outflow = np.asarray(walk.sum(axis=1)).ravel()
+    area = np.maximum(area, np.where(outflow > 0, 0.05 * np.median(area), 0.0))
+    row, column = walk.coords
+    shares = np.minimum(longer * walk.data, np.minimum(area[row], area[column]) / 8)  # seldom more than 8 edges
+    edges = sparse.csr_array((shares, (row, column)), shape=walk.shape)
+    outflow = np.asarray(edges.sum(axis=1)).ravel()
     area = np.maximum(area, outflow)
-    affinity = (walk + sparse.diags_array(area - outflow)).tocsr()
+    affinity = (edges + sparse.diags_array(area - outflow)).tocsr()
     return Graph(affinity, graph.points, weights=area, step_time=longer * step)
 
 
-def _flow(graph: Graph, kernel: Any, tol: float, n_jobs: int) -> Any:
-    """X -> M^-1/2 h(W) M^1/2 X, which keeps constants; M are the degrees. Isolated nodes keep their values."""
-    root = np.sqrt(graph.degrees)[:, None]
-
-    def action(columns: FloatArray) -> FloatArray:
-        moved = kernel.apply(graph, columns * root, tol=tol, n_jobs=n_jobs) * reciprocal(root)
-        return np.where(root > 0, moved, columns)
-
-    return action
-
-
-def _averaged(graph: Graph, known: Known, kernel: Any, tol: float, n_jobs: int) -> FloatArray:
-    """Means of the known values around each node."""
-    mean = known.values[known.mask].mean(axis=0)  # without it, constants are exact
-    centred = dataclasses.replace(known, values=np.where(known.mask[:, None], known.values - mean, 0.0))
-    found = weighted_means(_flow(graph, kernel, tol, n_jobs), centred.values, known.mask.astype(np.float64))
-    filled = finish_means(Problem(graph, centred, n_jobs), known.mask, found.values, found.mass, _RESOLVED)
-    return np.asarray(filled.values + mean)
-
-
-def _within(graph: Graph, known: Known, kernel: Any, tol: float, n_jobs: int) -> FloatArray:
-    """The flow that does not leave the known nodes: what would leave stays where it is."""
-    nodes = np.flatnonzero(known.mask)
-    affinity = graph.affinity[nodes][:, nodes].tocsr()
-    lost = np.maximum(graph.degrees[nodes] - np.asarray(affinity.sum(axis=1)).ravel(), 0.0)
-    part = Graph((affinity + sparse.diags_array(lost)).tocsr())
-    values, degrees = known.values[nodes], graph.degrees[nodes]
-    mean = degrees @ values / degrees.sum() if degrees.any() else values.mean(axis=0)
-    moved = _flow(part, kernel, tol, n_jobs)(values - mean)
-    if degrees.any():
-        moved = moved - degrees @ moved / degrees.sum()  # rounding errors of the series
-    result = np.full_like(known.values, np.nan)
-    result[nodes] = moved + mean
-    return result
-
-
-def distances(space: Any, sources: ArrayLike, *, method: str = "heat", n_jobs: int = -1) -> FloatArray:
+def distances(space: Any, sources: ArrayLike, *, method: str = "auto", n_jobs: int = -1) -> FloatArray:
     """Distances along a space from some of its nodes to all others.
 
     Parameters
@@ -258,11 +203,13 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "heat", n_jobs: i
         A graph has paths along its edges only.
     sources : int or array-like of int
         Nodes to start from.
-    method : {"heat", "edges"}, default="heat"
-        "heat": the heat method of potpourri3d (extra ``mesh``), which crosses triangles. "edges": shortest paths
-        along edges, which are several per cent too long however fine a mesh is.
+    method : {"auto", "heat", "edges"}, default="auto"
+        "heat": the heat method of potpourri3d (extra ``mesh``), which crosses triangles, for surfaces with at most
+        three coordinates. "edges": shortest paths along edges, which are several per cent too long on a surface
+        however fine it is. "auto": paths along the points of a curve; straight lines inside a solid cloud, with as
+        many dimensions as coordinates, and paths around its hollows; else "heat", and "edges" on a graph.
     n_jobs : int, default=-1
-        Threads of the neighbour search that joins points for "edges".
+        Threads of the neighbour search that joins points.
 
     Returns
     -------
@@ -278,26 +225,41 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "heat", n_jobs: i
     >>> round(float((found[1:] / exact[1:]).mean()), 2)
     1.03
     """
-    check_option(method, "method", ("heat", "edges"))
+    check_option(method, "method", ("auto", "heat", "edges"))
     space = as_space(space, "space")
     if isinstance(space, Graph):
         if method == "heat":
             reject("method", "'edges' on a graph; 'heat' needs a mesh or points", "'heat'")
-        graph = space
+        graph, method = space, "edges"
     elif isinstance(space, TriangleMesh):
         graph = mesh_graph(space, weights="unit")
     else:
         points = check_points(space, "space", min_rows=3)
         check_spread(points, "space")
-        graph = knn_graph(points, n_jobs=n_jobs)
+        count = None
+        if method == "auto":
+            extent = float(np.ptp(points, axis=0).max())
+            dim = estimate_dimension(points, scale=extent / 10)  # noise does not count
+            method, count = {1: ("edges", 16), points.shape[1]: ("straight", 40)}.get(dim, ("heat", None))
+        graph = knn_graph(points, n_neighbors=count and min(count, len(points) - 1), n_jobs=n_jobs)
     nodes = check_indices(sources, "sources", graph.n_nodes)
-    rows = graph.shortest_paths(nodes) if method == "edges" else _by_heat(space, graph, nodes)
+    rows = graph.shortest_paths(nodes) if method in ("edges", "straight") else _by_heat(space, graph, nodes)
+    if method == "straight":
+        straight = np.linalg.norm(graph.positions[nodes][:, None] - graph.positions, axis=2)
+        # Longer paths go around a hollow; above three dimensions 40 neighbours are too few to tell.
+        longest = 1.1 if graph.positions.shape[1] <= 3 else np.inf
+        rows = np.where(np.isfinite(rows) & (rows <= longest * straight), straight, rows)
     return rows[0] if np.ndim(sources) == 0 else rows
 
 
 def _by_heat(space: Any, graph: Graph, nodes: Any) -> FloatArray:
     """Distances by the heat method within each component, one row for each node."""
-    potpourri3d = require("potpourri3d", "mesh")
+    potpourri3d, n_coordinates = require("potpourri3d", "mesh"), graph.positions.shape[1]
+    if n_coordinates > 3:
+        reject("space", "points with at most 3 coordinates for method='heat'", f"{n_coordinates} coordinates")
+    # Over the squared mean edge. Mean errors with 4000 vertices at times 1, 2, 4: .007, .003 and .002 on an even
+    # sphere, .012, .007 and .004 on a random one, .007, .010 and .017 on a square, which has a boundary.
+    time = {"t_coef": 2.0}
     rows = np.full((len(nodes), graph.n_nodes), np.inf)
     rows[np.arange(len(nodes)), nodes] = 0.0
     for component in np.unique(graph.components[nodes]):
@@ -313,9 +275,9 @@ def _by_heat(space: Any, graph: Graph, nodes: Any) -> FloatArray:
         try:
             if isinstance(space, TriangleMesh):
                 faces = place[space.faces[(graph.components[space.faces] == component).all(axis=1)]]
-                solver = potpourri3d.MeshHeatMethodDistanceSolver(corners, faces, t_coef=_HEAT_TIME)
+                solver = potpourri3d.MeshHeatMethodDistanceSolver(corners, faces, **time)
             else:
-                solver = potpourri3d.PointCloudHeatSolver(_in_space(corners), t_coef=_HEAT_TIME)
+                solver = potpourri3d.PointCloudHeatSolver(np.pad(corners, ((0, 0), (0, 3 - n_coordinates))), **time)
         except RuntimeError as error:
             reason = f"one that potpourri3d refuses ({str(error).rpartition(' - ')[2][:100]})"
             reject("space", "a surface for method='heat'; use method='edges'", reason)
@@ -329,11 +291,3 @@ def _by_heat(space: Any, graph: Graph, nodes: Any) -> FloatArray:
             found[near], found[place[nodes[k]]] = edges.data, 0.0
             rows[k, part] = found
     return rows
-
-
-def _in_space(points: FloatArray) -> FloatArray:
-    """Points with three coordinates, which is what the solver takes."""
-    n_coordinates = points.shape[1]
-    if n_coordinates > 3:
-        reject("space", "points with at most 3 coordinates for method='heat'", f"{n_coordinates} coordinates")
-    return np.pad(points, ((0, 0), (0, 3 - n_coordinates)))

@@ -1,13 +1,18 @@
-"""Fill in a field from values at some nodes: the estimator, and the choice of its method by cross-validation."""
+"""Fill in a field on a graph from values that are known at some of its nodes.
+
+``fill_by_kernel``, ``fill_by_solve`` and ``fill_by_gp`` fill the field for several masks of known nodes at once, so
+that cross-validation costs little more than one fill.
+"""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.sparse import csgraph, linalg
 from scipy.spatial import cKDTree
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,9 +22,14 @@ from manifoldrf._runtime import one_blas_thread, warn_user, without_warnings
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
+    IntArray,
     Interval,
+    as_array,
+    as_floats,
+    check_columns,
     check_count,
     check_flag,
+    check_indices,
     check_jobs,
     check_number_or,
     check_option,
@@ -27,49 +37,24 @@ from manifoldrf._validation import (
     check_spread,
     reject,
 )
-from manifoldrf.applications import filling
-from manifoldrf.applications.filling import WIDEST, BoolArray, Filled, Known, Problem, Smoothed, SolverReport
 from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.features.errors import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
-from manifoldrf.geometry.csr import check_amounts, check_csr, check_numbers, check_shape, select_entries
+from manifoldrf.geometry.csr import check_csr, check_shape, reciprocal, row_peaks, scaled_both_ends, select_entries
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 
-__all__ = ["FieldInterpolator", "InterpolationInfo", "InterpolationWarning"]
+__all__ = ["FieldInterpolator", "InterpolationWarning"]
 
+BoolArray = NDArray[np.bool_]
+# K: columns at the sources (n, c) -> columns at the targets (q, c), without forming the matrix.
+Action = Callable[[FloatArray], FloatArray]
 METHODS = ("auto", "kernel", "features", "gp", "harmonic", "biharmonic")
-WEIGHTS = ("unit", "gaussian", "cotangent")
-_RANGE_PRESERVING = ("kernel", "features", "harmonic")
-_TAUS = Interval(0.0, WIDEST, low_open=True)
-# Anchors of "features" per node and step. Cosines of normals on two meshes are then .000 to .007 below those of the
-# kernel itself for tau from 2 to 80; four times as many anchors change them by .001 to .004.
-_ANCHORS = 2.5
-# Features below this share of a node's largest are dropped: a third of them stay, and cosines change by .0002.
-_CUT = 1e-3
-
-# Grids of the search: powers of 2, continued beyond an end if the best value is there.
-_KERNEL_TAUS = tuple(2.0**k for k in range(-2, 8))
-_GP_TAUS = tuple(2.0**k for k in range(1, 7))
-# The diagonal of the kernel is below 1. Noise below 1e-4 is not resolved within the cap of iterations.
-_NOISES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-_TAU_RANGE = 2.0**-10, 2.0**19  # below, only nearest values are left; above, one mean for each component
-_ANY_TAU, _ANY_NOISE = 1.0, 1e-3  # if every component has a single known value, all tau give the same field
-# A row has a direction if it is longer than this share of the longest known row. Shorter ones are rounding errors.
-_NO_DIRECTION = 1e-12
-_ROUNDING = 1e-9  # errors below this are zero: if all known values are equal, the mean has no error either
-# Factorisations for all five folds take a minute at 150,000 nodes, where one fold already has thousands of errors.
-_NODES_FOR_FOLDS = 50_000
+WIDEST = 1e6  # largest tau: the action takes 7000 products there and does not converge beyond
 # Above this size the Gaussian process would take longer than all other methods of "auto" (minutes on two cores).
 GP_NODES = 20_000
-
-_ILL_CONDITIONED = (
-    "The {method} system is too ill-conditioned to be solved. Causes: (a) affinities that differ by more than "
-    "{powers} powers of ten, such as Gaussian ones of a mesh with very uneven edges, (b) needle triangles with "
-    "cotangent weights. Remedies: weights='unit', {others}."
-)
 
 
 class InterpolationWarning(UserWarning):
@@ -90,50 +75,81 @@ class InterpolationWarning(UserWarning):
 
 @stored
 @dataclass(frozen=True)
-class InterpolationInfo:
-    """How a field was filled.
-
-    Attributes
-    ----------
-    method : str
-        The method in use.
-    tau, noise : float or None
-        Its parameters, if it has them.
-    n_known : int
-        Number of nodes with a known value.
-    n_nearest : int
-        Number of nodes that take the value of the nearest known node because the kernel does not reach them.
-    n_empty_components, n_empty_nodes : int
-        Number of components without a known value, and of their nodes, which are NaN.
-    solver : SolverReport or None
-        How conjugate gradients ended: iterations, residual, stopped_by.
-
-    Examples
-    --------
-    >>> from manifoldrf.applications.interpolation import FieldInterpolator
-    >>> FieldInterpolator("harmonic").fit([[0.0], [1.0], [2.5]], [1.0, 0.0, 2.0], known=[0, 2]).info_.n_known
-    2
-    """
-
-    method: str
-    tau: float | None
-    noise: float | None
-    n_known: int
-    n_nearest: int = 0
-    n_empty_components: int = 0
-    n_empty_nodes: int = 0
-    solver: SolverReport | None = None
-
-
-@dataclass(frozen=True)
 class Choice:
     """A method with its parameters, and its cross-validation error if it was measured."""
 
     method: str
     tau: float | None = None
-    noise: float | None = None
+    noise_variance: float | None = None
     error: float | None = None
     folds: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Values at some nodes of a graph.
+
+    Attributes
+    ----------
+    values : array of shape (n_nodes, c)
+        Zero at unknown nodes.
+    mask : bool array of shape (n_nodes,)
+        True at known nodes.
+    is_vector : bool
+        Whether the values were given as a vector; results are then vectors as well.
+    """
+
+    values: FloatArray
+    mask: BoolArray
+    is_vector: bool
+
+    def within(self, field: FloatArray, graph: Graph, mask: BoolArray) -> FloatArray:
+        """Clip a field of shape (n_nodes, c) to the range of the values inside the mask, component by component."""
+        shape, at = (graph.n_components, self.values.shape[1]), graph.components[mask]
+        low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
+        np.minimum.at(low, at, self.values[mask])
+        np.maximum.at(high, at, self.values[mask])
+        return np.asarray(np.clip(field, low[graph.components], high[graph.components]))
+
+
+class Smoothed(NamedTuple):
+    """Weighted means of known values, (q, c), NaN where none has weight, and sums of weights, (q,)."""
+
+    values: FloatArray
+    mass: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A graph, the values known on it, and the number of threads."""
+
+    graph: Graph
+    known: Known
+    n_jobs: int
+
+    def kernel_action(self, tau: float) -> Action:
+        """X -> exp(-tau L) X, without forming the matrix."""
+        kernel, graph, n_jobs = DiffusionKernel(tau), self.graph, self.n_jobs
+        return lambda X: kernel.apply(graph, X, tol=_tolerance(tau), n_jobs=n_jobs)
+
+
+@dataclass(frozen=True, eq=False)
+class Filled:
+    """A field at all nodes.
+
+    Attributes
+    ----------
+    values : array of shape (n_nodes, c)
+        NaN in components without a known value.
+    mass : array of shape (n_nodes,)
+        Weight of each node where the field is averaged over nodes; zero where it is NaN.
+    n_nearest : int
+        Number of nodes that take the value of the nearest known node because the kernel does not reach them.
+    """
+
+    values: FloatArray
+    mass: FloatArray
+    n_nearest: int = 0
 
 
 class FieldInterpolator(SavedEstimator):
@@ -150,7 +166,7 @@ class FieldInterpolator(SavedEstimator):
         "auto": the method with the smallest cross-validation error at known nodes, among "kernel", "harmonic",
         "biharmonic" and, up to 20,000 nodes, "gp".
     tau : "cv" or float, default="cv"
-        Number of steps of the walk, at most a million. "cv": the best of 0.25, 0.5, ..., 128 (2 to 64 for "gp") by
+        Number of steps of the walk, at most a million. "cv": the best of 0.25, 0.5, ..., 128 by
         cross-validation. The search goes on beyond an end if the best value is there.
     weights : {"unit", "gaussian", "cotangent"}, default="unit"
         Weights of the edges of a mesh, as in :func:`mesh_graph`, or of the nearest neighbours of points (not
@@ -158,7 +174,7 @@ class FieldInterpolator(SavedEstimator):
     normalize : bool, default=False
         Whether values are directions. Results are then divided by their lengths, and are NaN where a result is zero
         and has no direction. Directions need at least two columns.
-    noise : "cv" or float, default="cv"
+    noise_variance : "cv" or float, default="cv"
         Variance of the noise of "gp" relative to the variance of the process; at least 0.
     n_features : int or {"auto", "all"}, default="auto"
         Number of features of "features". "auto" makes 2.5 / tau of the nodes anchors (all nodes below tau = 2.5),
@@ -173,17 +189,21 @@ class FieldInterpolator(SavedEstimator):
     ----------
     method_ : str
         The method in use.
-    tau_, noise_ : float or None
+    tau_, noise_variance_ : float or None
     cv_ : list of dict
-        The trials of cross-validation: method, tau, noise, error, folds. The error is 1 minus the mean cosine for
-        directions, else the mean squared error over the variance of the known values. Parameters of "gp" are
-        compared on one fold; "auto" then evaluates the best of them on all folds, in a row of its own.
+        The trials of cross-validation: method, tau, noise_variance, error, folds. The error is 1 minus the mean
+        cosine for directions, else the mean squared error over the variance of the known values. Parameters of "gp"
+        are compared on one fold; "auto" then evaluates the best of them on all folds, in a row of its own.
     beats_mean_ : bool or None
         Whether the method predicts left-out nodes better than the mean of the known values; None without trials.
-    info_ : InterpolationInfo
+    n_known_, n_nearest_, n_empty_ : int
+        Number of known nodes, of nodes that take the value of the nearest known node because the kernel does not
+        reach them, and of nodes in components without a known value, which are NaN.
+    residual_ : float or None
+        Largest |b - A x| / |b| that conjugate gradients of "gp" left: 1e-4 unless the cap of 60 iterations came
+        first, which smooths like a little more noise.
     graph_ : Graph
     features_ : ManifoldRandomFeatures or None
-    preserves_range_ : bool
 
     Notes
     -----
@@ -212,10 +232,11 @@ class FieldInterpolator(SavedEstimator):
     _stored: ClassVar[dict[str, Any]] = {
         "graph_": Graph,
         "method_": str,
-        **dict.fromkeys(("tau_", "noise_"), float | None),
+        **dict.fromkeys(("tau_", "noise_variance_"), float | None),
         "cv_": list,
         "beats_mean_": bool | None,
-        "info_": InterpolationInfo,
+        **dict.fromkeys(("n_known_", "n_nearest_", "n_empty_"), int),
+        "residual_": float | None,
         "features_": ManifoldRandomFeatures | None,
         "_node_features": sparse.csr_array | None,
         "_filled": Filled,
@@ -229,7 +250,7 @@ class FieldInterpolator(SavedEstimator):
         tau: str | float = "cv",
         weights: str = "unit",
         normalize: bool = False,
-        noise: str | float = "cv",
+        noise_variance: str | float = "cv",
         n_features: int | str = "auto",
         random_state: SeedLike = None,
         n_jobs: int = -1,
@@ -238,7 +259,7 @@ class FieldInterpolator(SavedEstimator):
         self.tau = tau
         self.weights = weights
         self.normalize = normalize
-        self.noise = noise
+        self.noise_variance = noise_variance
         self.n_features = n_features
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -260,19 +281,18 @@ class FieldInterpolator(SavedEstimator):
         check_option(self.method, "method", METHODS)
         check_flag(self.normalize, "normalize")
         check_count(self.n_features, "n_features", 1, ("auto", "all"))
-        tau = check_number_or(self.tau, "tau", "cv", _TAUS)
-        noise = check_number_or(self.noise, "noise", "cv", NONNEGATIVE)
+        tau = check_number_or(self.tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
+        noise = check_number_or(self.noise_variance, "noise_variance", "cv", NONNEGATIVE)
         jobs, streams = check_jobs(self.n_jobs), Streams.from_seed(self.random_state, "random_state")
         graph = graph_of(space, self.weights, jobs)
         problem = self._problem(graph, values, known, jobs)
-        folds = filling.make_folds(problem.known.mask, streams.generator("interpolation.folds"))
-        validation = CrossValidation(problem, folds, bool(self.normalize))
-        chosen, tried = choose(validation, Choice(self.method, tau, noise))
+        folds = make_folds(problem.known.mask, streams.generator("interpolation.folds"))
+        chosen, tried = choose(problem, folds, Choice(self.method, tau, noise), directed=bool(self.normalize))
         self.method_ = chosen.method
         self.tau_: Any = chosen.tau  # None if the method has none
-        self.noise_: Any = chosen.noise
+        self.noise_variance_: Any = chosen.noise_variance
         self.cv_ = [dataclasses.asdict(choice) for choice in tried]
-        self.beats_mean_ = validation.beats_mean(chosen)
+        self.beats_mean_ = beats_mean(problem.known, chosen, directed=bool(self.normalize))
         self.graph_ = graph
         self._node_features: Any = None
         self.features_: Any = self._fit_features(graph, streams, jobs) if self.method_ == "features" else None
@@ -281,7 +301,7 @@ class FieldInterpolator(SavedEstimator):
 
     @one_blas_thread()
     def refit(self, values: ArrayLike, known: ArrayLike | None = None) -> Self:
-        """Fill another field on the same graph with the same method, tau, noise and features.
+        """Fill another field on the same graph with the same method, tau, noise variance and features.
 
         Nothing is chosen again, so the next frame of a sequence costs a single fill.
 
@@ -323,16 +343,10 @@ class FieldInterpolator(SavedEstimator):
             found.values[lost] = self._by_nodes(queries[lost])
         return self._output(found.values)
 
-    @property
-    def preserves_range_(self) -> bool:
-        """Whether no result leaves the convex hull of the known values."""
-        check_is_fitted(self, "graph_")
-        return self.method_ in _RANGE_PRESERVING
-
     def _facts(self) -> list[tuple[str, str]]:
-        info = self.info_
-        chosen = self.method_, self.tau_, self.noise_
-        tried = [row for row in self.cv_ if (row["method"], row["tau"], row["noise"]) == chosen and row["folds"]]
+        chosen = self.method_, self.tau_, self.noise_variance_
+        names = ("method", "tau", "noise_variance")
+        tried = [row for row in self.cv_ if tuple(row[name] for name in names) == chosen and row["folds"]]
         error = max(tried, key=lambda row: row["folds"])["error"] if tried else 0.0
         measure = "1 - cosine" if self.normalize else "of the variance"
         verdict = "" if self.beats_mean_ is not False else "; no better than the mean of the known values"
@@ -340,16 +354,16 @@ class FieldInterpolator(SavedEstimator):
             ("graph", repr(self.graph_).removeprefix("Graph(").removesuffix(")")),
             ("method", self.method_ if self.method == self.method_ else f"{self.method_}, by cross-validation"),
             ("tau", "" if self.tau_ is None else f"{self.tau_:g}"),
-            ("noise", "" if self.noise_ is None else f"{self.noise_:g}"),
-            ("known nodes", f"{info.n_known} of {self.graph_.n_nodes}"),
-            ("nodes with the nearest known value", str(info.n_nearest or "")),
-            ("nodes without a value", f"{info.n_empty_nodes}" if info.n_empty_nodes else ""),
+            ("noise variance", "" if self.noise_variance_ is None else f"{self.noise_variance_:g}"),
+            ("known nodes", f"{self.n_known_} of {self.graph_.n_nodes}"),
+            ("nodes with the nearest known value", str(self.n_nearest_ or "")),
+            ("nodes without a value", str(self.n_empty_ or "")),
             ("cross-validation error", f"{error:.2g} ({measure}){verdict}" if tried else ""),
         ]
         return [row for row in rows if row[1]]
 
     def _problem(self, graph: Graph, values: ArrayLike, known: Any, jobs: int) -> Problem:
-        checked = filling.check_known(values, known, graph.n_nodes)
+        checked = check_known(values, known, graph.n_nodes)
         if self.normalize and checked.values.shape[1] < 2:
             reject("normalize", "False for values of one column, which have no direction", self.normalize)
         return Problem(graph, checked, jobs)
@@ -357,7 +371,9 @@ class FieldInterpolator(SavedEstimator):
     def _fit_features(self, graph: Graph, streams: Streams, jobs: int) -> ManifoldRandomFeatures:
         count: Any = self.n_features
         if count == "auto":
-            count = int(min(graph.n_nodes, np.ceil(_ANCHORS * graph.n_nodes / float(self.tau_))))
+            # Cosines of normals on two meshes are then .000 to .007 below those of the kernel itself for tau from 2
+            # to 80; four times as many anchors change them by .001 to .004.
+            count = int(min(graph.n_nodes, np.ceil(2.5 * graph.n_nodes / float(self.tau_))))
         features = ManifoldRandomFeatures(
             DiffusionKernel(self.tau_),
             normalize=False,  # means do not depend on the height
@@ -379,66 +395,67 @@ class FieldInterpolator(SavedEstimator):
         return features
 
     def _rows(self, features: ManifoldRandomFeatures, points: FloatArray) -> Any:
-        """Features of points, CSR (q, m); small entries are kept only with n_features="all"."""
-        return filling.without_small(features.transform(points), 0.0 if self.n_features == "all" else _CUT)
+        """Features of points, CSR (q, m); without the smallest two thirds cosines change by .0002."""
+        return without_small(features.transform(points), 0.0 if self.n_features == "all" else 1e-3)
 
     def _fill(self, problem: Problem) -> None:
         """Compute the field at all nodes, and warn about holes."""
-        known, solver = problem.known, None
+        graph, known, residual = problem.graph, problem.known, None
         everything = known.mask[None]
         if self.method_ == "kernel":
-            (field,) = filling.fill_by_kernel(problem, everything, self.tau_)
+            (field,) = fill_by_kernel(problem, everything, self.tau_)
         elif self.method_ == "features":
             found = self._means(self._node_features, known)
-            field = filling.finish_means(problem, known.mask, found.values, found.mass, 0.0)
+            field = finish_means(problem, known.mask, found.values, found.mass, 0.0)
         elif self.method_ == "gp":
-            (regressed,) = filling.fill_by_gp(problem, everything, self.tau_, (self.noise_,))
-            field, solver = regressed.folds[0], regressed.report
+            (((field,),), residual) = fill_by_gp(problem, everything, self.tau_, (self.noise_variance_,))
         else:
             try:
-                (field,) = filling.fill_by_solve(problem, everything, self.method_)
+                (field,) = fill_by_solve(problem, everything, self.method_)
             except ArithmeticError as error:
                 others = " or ".join(f"method={name!r}" for name in ("harmonic", "kernel") if name != self.method_)
-                powers = "fourteen" if self.method_ == "harmonic" else "eight"
-                text = _ILL_CONDITIONED.format(method=self.method_, powers=powers, others=others)
-                raise ValueError(text) from error
+                raise ValueError(
+                    f"The {self.method_} system is too ill-conditioned to be solved. Causes: (a) affinities that "
+                    "differ by many powers of ten, such as Gaussian ones of a mesh with very uneven edges, (b) "
+                    f"needle triangles with cotangent weights. Remedies: weights='unit', {others}."
+                ) from error
         self._filled, self._known = field, known
         empty = field.mass == 0
-        self.info_ = InterpolationInfo(
-            self.method_,
-            self.tau_,
-            self.noise_,
-            int(known.mask.sum()),
-            field.n_nearest,
-            len(np.unique(problem.graph.components[empty])),
-            int(empty.sum()),
-            solver,
-        )
-        _warn_of(self.info_, problem.graph.n_nodes)
+        n, parts, nearest = int(empty.sum()), len(np.unique(graph.components[empty])), field.n_nearest
+        self.n_known_, self.n_nearest_, self.n_empty_ = int(known.mask.sum()), nearest, n
+        self.residual_ = residual
+        if n:
+            warn_user(
+                f"{parts} components, with {n} of {graph.n_nodes} nodes, have no known value: the field is NaN "
+                "there (remedy: a known value in each, or edges between components).",
+                InterpolationWarning,
+            )
+        if nearest:
+            warn_user(
+                f"{nearest} of {graph.n_nodes} nodes are so far from all known ones that the kernel with tau = "
+                f"{self.tau_:g} does not reach them: they take the value of the nearest known node along the edges "
+                "(remedy: a larger tau, or method='harmonic').",
+                InterpolationWarning,
+            )
 
     def _means(self, rows: Any, known: Known) -> Smoothed:
         """Average the known values with the features of some points."""
-        action = filling.feature_action(rows, self._node_features[known.mask])
-        return filling.smooth(action, known.values[known.mask])
+        return weighted_means(feature_action(rows, self._node_features[known.mask]), known.values[known.mask])
 
     def _by_nodes(self, queries: FloatArray) -> FloatArray:
         """Average the field over the nodes around each query, shape (q, c)."""
         views, field = views_of(self.graph_, queries), self._filled
-        return filling.smooth(lambda X: views @ X, np.nan_to_num(field.values), field.mass).values
+        return weighted_means(lambda X: views @ X, np.nan_to_num(field.values), field.mass).values
 
     def _check_loaded(self) -> None:
         check_option(self.method_, "method_", METHODS[1:])
-        check_flag(self.normalize, "normalize")
-        n, known, filled = self.graph_.n_nodes, self._known, self._filled
-        c = known.values.shape[-1]
-        if known.is_vector and c != 1:
+        n, c = self.graph_.n_nodes, self._known.values.shape[-1]
+        if self._known.is_vector and c != 1:
             reject("is_vector", "False for several columns", c)
-        check_shape("mask", known.mask, (n,))
-        for field in (known, filled):
+        for field in (self._known, self._filled):
             check_shape("values", field.values, (n, c))
-        check_numbers("values", known.values)
-        check_numbers("values", np.nan_to_num(filled.values, posinf=np.inf, neginf=-np.inf))
-        check_amounts("mass", filled.mass, n)
+        check_shape("mask", self._known.mask, (n,))
+        check_shape("mass", self._filled.mass, (n,))
         if (self.features_ is None) != (self.method_ != "features"):
             reject("features_", "given for the method 'features' only", self.method_)
         if self.features_ is not None:
@@ -455,7 +472,7 @@ class FieldInterpolator(SavedEstimator):
 
 def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
     """Return the graph itself, the edges of a mesh, or the nearest neighbours of points, with the given weights."""
-    check_option(weights, "weights", WEIGHTS)
+    check_option(weights, "weights", ("unit", "gaussian", "cotangent"))
     space = as_space(space, "space")
     if isinstance(space, Graph):
         return space
@@ -497,178 +514,509 @@ def views_of(graph: Graph, queries: FloatArray) -> Any:
 
 
 def directions(rows: FloatArray, longest: float) -> FloatArray:
-    """Divide rows by their lengths; rows without a direction become NaN."""
+    """Divide rows by their lengths; those as short as rounding errors have no direction and become NaN."""
     lengths = row_lengths(rows)[:, None]
-    return np.divide(rows, lengths, out=np.full_like(rows, np.nan), where=lengths > _NO_DIRECTION * longest)
+    return np.divide(rows, lengths, out=np.full_like(rows, np.nan), where=lengths > 1e-12 * longest)
 
 
-@dataclass(frozen=True, eq=False)
-class CrossValidation:
-    """Measures errors at known nodes that are left out in turn.
+def field_error(known: Known, stays: BoolArray, fields: Sequence[Filled], *, directed: bool) -> float:
+    """Error at the known nodes that are left out of each mask; NaN if none shares its component with a known one.
 
-    Attributes
+    1 minus the mean cosine for directions, else the mean squared error over the variance of the known values.
+    """
+    outs = [known.mask & ~mask & (field.mass > 0) for mask, field in zip(stays, fields, strict=False)]
+    if not any(out.any() for out in outs):
+        return np.nan
+    left = np.concatenate([field.values[out] for field, out in zip(fields, outs, strict=True)])
+    right = np.concatenate([known.values[out] for out in outs])
+    if directed:
+        longest = float(row_lengths(known.values[known.mask]).max())
+        cosines = (np.nan_to_num(directions(left, longest)) * directions(right, longest)).sum(axis=1)
+        cosines = cosines[~np.isnan(cosines)]  # skip known rows without a direction
+        return float(1.0 - cosines.mean()) if len(cosines) else np.nan
+    spread = float(known.values[known.mask].var(axis=0).sum())
+    return float(((left - right) ** 2).sum(axis=1).mean() / (spread or 1.0))
+
+
+def beats_mean(known: Known, choice: Choice, *, directed: bool) -> bool | None:
+    """Whether a choice is better than the mean of all known values; None if it was not measured."""
+    if choice.error is None or np.isnan(choice.error):
+        return None
+    if not directed:
+        return bool(choice.error < 1.0)  # over the variance
+    values = known.values[known.mask]
+    unit = directions(values, float(row_lengths(values).max()))
+    mean_error = 1.0 - float(np.linalg.norm(np.nanmean(unit, axis=0)))
+    return bool(choice.error < max(mean_error, 1e-9))  # if all known values are equal, the mean has no error either
+
+
+def choose(  # noqa: C901  (one branch for each method)
+    problem: Problem, stays: BoolArray, options: Choice, *, directed: bool
+) -> tuple[Choice, list[Choice]]:
+    """Choose the method and its parameters by cross-validation; also return all trials.
+
+    Parameters
     ----------
     problem : Problem
     stays : bool array of shape (folds, n_nodes)
         Nodes that stay known in each fold.
-    normalize : bool
-        Whether values are directions. The error is then 1 minus the mean cosine, else the mean squared error over
-        the variance of the known values.
+    options : Choice
+        The given method and parameters; None for parameters to be chosen. Given ones are not searched.
+    directed : bool
+        Whether values are directions.
     """
+    method, tau, noise = options.method, options.tau, options.noise_variance
+    if method == "auto" and stays.shape[1] > 50_000:  # one fold has thousands of errors; five take minutes
+        stays = stays[:1]
+    # The diagonal of the kernel is below 1. Noise below 1e-4 is not resolved within the cap of iterations.
+    noises = (1e-4, 1e-3, 1e-2, 1e-1, 1.0) if noise is None else (noise,)
 
-    problem: Problem
-    stays: BoolArray
-    normalize: bool
+    def error(masks: BoolArray, fields: Sequence[Filled]) -> float:
+        return field_error(problem.known, masks, fields, directed=directed)
 
-    def error(self, fields: Sequence[Filled]) -> float:
-        """Error over all folds; NaN if no left-out node shares its component with a known one."""
-        known = self.problem.known
-        found, true = [], []
-        for mask, field in zip(self.stays, fields, strict=False):
-            out = known.mask & ~mask & (field.mass > 0)
-            found.append(field.values[out])
-            true.append(known.values[out])
-        if not sum(map(len, true)):
-            return np.nan
-        left, right = np.concatenate(found), np.concatenate(true)
-        if self.normalize:
-            longest = float(row_lengths(known.values[known.mask]).max())
-            cosines = (np.nan_to_num(directions(left, longest)) * directions(right, longest)).sum(axis=1)
-            cosines = cosines[~np.isnan(cosines)]  # skip known rows without a direction
-            return float(1.0 - cosines.mean()) if len(cosines) else np.nan
-        spread = float(known.values[known.mask].var(axis=0).sum())
-        return float(((left - right) ** 2).sum(axis=1).mean() / (spread or 1.0))
+    def by_kernel(tau: float) -> list[Choice]:
+        return [Choice("kernel", tau, None, error(stays, fill_by_kernel(problem, stays, tau)), len(stays))]
 
-    def beats_mean(self, choice: Choice) -> bool | None:
-        """Whether a choice is better than the mean of all known values; None if it was not measured."""
-        if choice.error is None or np.isnan(choice.error):
-            return None
-        if not self.normalize:
-            return bool(choice.error < 1.0)  # over the variance
-        known = self.problem.known.values[self.problem.known.mask]
-        found = directions(known, float(row_lengths(known).max()))
-        mean_error = 1.0 - float(np.linalg.norm(np.nanmean(found, axis=0)))
-        return bool(choice.error < max(mean_error, _ROUNDING))
+    def by_gp(tau: float) -> list[Choice]:
+        tried, _ = fill_by_gp(problem, stays[:1], tau, noises)
+        return [Choice("gp", tau, own, error(stays, fields), 1) for own, fields in zip(noises, tried, strict=True)]
 
-    def kernel(self, tau: float | None) -> list[Choice]:
-        """Errors of the kernel for a given tau, or for all tau of the search."""
-
-        def measure(trial: float) -> list[Choice]:
-            found = filling.fill_by_kernel(self.problem, self.stays, trial)
-            return [Choice("kernel", trial, None, self.error(found), len(found))]
-
-        return _scan(measure, _KERNEL_TAUS) if tau is None else measure(tau)
-
-    def gp(self, tau: float | None, noise: float | None) -> list[Choice]:
-        """Errors of the Gaussian process on one fold, for given or searched tau and noise."""
-        noises = _NOISES if noise is None else (noise,)
-
-        def measure(trial: float) -> list[Choice]:
-            tried = filling.fill_by_gp(self.problem, self.stays[:1], trial, noises)
-            return [Choice("gp", trial, found.noise, self.error(found.folds), 1) for found in tried]
-
-        return _scan(measure, _GP_TAUS) if tau is None else measure(tau)
-
-    def solve(self, method: str) -> Choice:
-        """Error of a harmonic or biharmonic field; infinite if the system cannot be solved."""
+    def by_solve(method: str) -> Choice:
         try:
-            found = filling.fill_by_solve(self.problem, self.stays, method)
-            return Choice(method, error=self.error(found), folds=len(found))
-        except ArithmeticError:
-            return Choice(method, error=np.inf, folds=len(self.stays))
+            return Choice(method, error=error(stays, fill_by_solve(problem, stays, method)), folds=len(stays))
+        except ArithmeticError:  # the system cannot be solved
+            return Choice(method, error=np.inf, folds=len(stays))
+
+    if not len(stays):  # a single known value, which all methods return
+        return _unmeasured(options), []
+    if method == "auto":
+        tried = by_kernel(tau) if tau is not None else _scan(by_kernel)
+        finals = [_best_of(tried, Choice("kernel", tau)), by_solve("harmonic"), by_solve("biharmonic")]
+        tried += finals[1:]
+        if stays.shape[1] <= GP_NODES:
+            trials = by_gp(tau) if tau is not None else _scan(by_gp)
+            best = _best_of(trials, Choice("gp", tau, noise))
+            ((fields,), _) = fill_by_gp(problem, stays, best.tau, (best.noise_variance,))  # type: ignore[arg-type]
+            finals.append(dataclasses.replace(best, error=error(stays, fields), folds=len(stays)))
+            tried += [*trials, finals[-1]]
+        return _best_of(finals, options), tried
+    if method == "gp" and None in (tau, noise):
+        tried = by_gp(tau) if tau is not None else _scan(by_gp)
+    elif method in ("kernel", "features") and tau is None:
+        tried = _scan(by_kernel)  # features approximate the same kernel
+    else:
+        return _unmeasured(options), []
+    return dataclasses.replace(_best_of(tried, options), method=method), tried
 
 
-def best_of(choices: Sequence[Choice], options: Choice | None = None) -> Choice:
+def _best_of(choices: Sequence[Choice], options: Choice) -> Choice:
     """The choice with the smallest error; if none was measured, the given options with any parameters."""
     measured = [choice for choice in choices if choice.error is not None and not np.isnan(choice.error)]
-    if measured:
-        return min(measured, key=lambda choice: float(choice.error or 0.0))
-    return _with_any(Choice(choices[0].method) if options is None else options)
+    return min(measured, key=lambda choice: float(choice.error or 0.0)) if measured else _unmeasured(options)
 
 
-def _with_any(options: Choice) -> Choice:
+def _unmeasured(options: Choice) -> Choice:
     """A choice without measurements: if each component has one known value, all methods return it."""
     method = "harmonic" if options.method == "auto" else options.method
-    tau = (options.tau or _ANY_TAU) if method in ("kernel", "features", "gp") else None
-    noise = (_ANY_NOISE if options.noise is None else options.noise) if method == "gp" else None
+    tau = (options.tau or 1.0) if method in ("kernel", "features", "gp") else None
+    noise = (1e-3 if options.noise_variance is None else options.noise_variance) if method == "gp" else None
     return Choice(method, tau, noise)
 
 
-def _scan(measure: Callable[[float], list[Choice]], taus: Sequence[float]) -> list[Choice]:
-    """Errors for rising tau, continued by factors of 2 while the best is at an end."""
-    tried = {tau: measure(tau) for tau in taus}
+def _scan(measure: Callable[[float], list[Choice]]) -> list[Choice]:
+    """Errors for tau = 1/4, ..., 128, by factors of 2, continued while the best is at an end."""
+    tried = {k: measure(2.0**k) for k in range(-2, 8)}
 
-    def is_best(tau: float) -> bool:
-        best = best_of([choice for choices in tried.values() for choice in choices])
-        return best.error is not None and best.tau == tau
+    def is_best(k: int) -> bool:
+        best = _best_of([choice for choices in tried.values() for choice in choices], Choice("kernel"))
+        return best.error is not None and best.tau == 2.0**k
 
-    while is_best(low := min(tried)) and low > _TAU_RANGE[0]:
-        tried[low / 2] = measure(low / 2)
-    while is_best(high := max(tried)) and high < _TAU_RANGE[1]:
-        tried[high * 2] = measure(high * 2)
-    return [choice for tau in sorted(tried) for choice in tried[tau]]
+    while is_best(k := min(tried)) and k > -10:  # below, only nearest values are left
+        tried[k - 1] = measure(2.0 ** (k - 1))
+    while is_best(k := max(tried)) and k < 19:  # above, one mean for each component
+        tried[k + 1] = measure(2.0 ** (k + 1))
+    return [choice for k in sorted(tried) for choice in tried[k]]
 
 
-def choose(validation: CrossValidation, options: Choice) -> tuple[Choice, list[Choice]]:
-    """Choose the method and its parameters; also return all trials. Given parameters are not searched.
+def check_known(values: ArrayLike, known: Any, n_nodes: int, name: str = "values") -> Known:
+    """Check values and the mask, or the nodes, that say where they are known.
 
     Parameters
     ----------
-    validation : CrossValidation
-    options : Choice
-        The given method and parameters; None for parameters to be chosen.
+    values : array-like of shape (n_nodes,) or (n_nodes, c)
+        Rows of unknown nodes may hold anything.
+    known : bool array-like of shape (n_nodes,), int array-like, or None
+        None: the rows without NaN.
+    name : str
+        What errors call the values.
     """
-    method, tau, noise = options.method, options.tau, options.noise
-    if not len(validation.stays):
-        return _with_any(options), []
-    if method == "auto":
-        if validation.stays.shape[1] > _NODES_FOR_FOLDS:
-            validation = dataclasses.replace(validation, stays=validation.stays[:1])
-        return _choose_method(validation, tau, noise)
-    if method == "gp":
-        if tau is not None and noise is not None:
-            return Choice(method, tau, noise), []
-        tried = validation.gp(tau, noise)
-    elif method in ("kernel", "features"):
-        if tau is not None:
-            return Choice(method, tau), []
-        tried = validation.kernel(None)  # features approximate the same kernel
+    if np.ma.is_masked(values):
+        reject(name, f"without a mask of its own; give `known=~{name}.mask`", "a masked array", TypeError)
+    rows = as_floats(values, name)
+    if rows.ndim not in (1, 2) or len(rows) != n_nodes or rows.size == 0:
+        rule = f"an array of shape ({n_nodes},) or ({n_nodes}, c), one row per node"
+        reject(name, rule, f"shape {rows.shape}")
+    rows = rows.reshape(n_nodes, -1)
+    mask = np.asarray(~np.isnan(rows).any(axis=1)) if known is None else _check_mask(known, n_nodes)
+    if not mask.any():
+        raise ValueError("No value is known: `known` must name at least one node, or one row must be without NaN.")
+    finite = np.zeros_like(rows)
+    finite[mask] = check_columns(rows[mask], f"{name}[known]", int(mask.sum()))
+    return Known(finite, mask, np.ndim(values) == 1)
+
+
+def _check_mask(known: Any, n_nodes: int) -> BoolArray:
+    """Return a mask, given a mask or node indices."""
+    given = as_array(known, "known")
+    if given.size == 0:
+        return np.zeros(n_nodes, dtype=bool)
+    if given.dtype.kind != "b":
+        if given.dtype.kind not in "iu":
+            reject("known", "a mask of booleans or node indices", f"dtype {given.dtype}", TypeError)
+        mask = np.zeros(n_nodes, dtype=bool)
+        nodes = check_indices(given, "known", n_nodes)
+        mask[nodes] = True
+        if mask.sum() < len(nodes):  # most often a mask of the numbers 0 and 1
+            rule = "a mask of booleans (`known.astype(bool)` converts 0 and 1), or distinct node indices"
+            reject("known", rule, f"{len(nodes)} indices with repetitions")
+        return mask
+    if given.shape != (n_nodes,):
+        reject("known", f"a mask of shape ({n_nodes},)", f"shape {given.shape}")
+    return given
+
+
+def make_folds(mask: BoolArray, rng: np.random.Generator) -> BoolArray:
+    """Masks of the nodes that stay known when each fold in turn is left out, shape (folds, n_nodes).
+
+    Five folds leave the known nodes 4/5 as dense. With fewer than five known nodes each node is a fold; a single
+    known node gives no folds.
+    """
+    nodes = np.flatnonzero(mask)
+    count = min(5, len(nodes)) if len(nodes) > 1 else 0
+    stays = np.tile(mask, (count, 1))
+    for fold, part in enumerate(np.array_split(rng.permutation(nodes), count) if count else ()):
+        stays[fold, part] = False
+    return stays
+
+
+def reached(graph: Graph, mask: BoolArray) -> BoolArray:
+    """Whether the component of each node has a known value, shape (n_nodes,)."""
+    has_known = np.zeros(graph.n_components, dtype=bool)
+    has_known[graph.components[mask]] = True
+    return np.asarray(has_known[graph.components])
+
+
+def nearest_known(graph: Graph, mask: BoolArray) -> IntArray:
+    """The nearest known node of each node along the edges, shape (n_nodes,); -1 if no path leads to one.
+
+    Edges have their lengths; without points every edge has length 1.
+    """
+    if graph.points is None:
+        affinity = graph.affinity
+        edges = sparse.csr_array((np.ones(affinity.nnz), affinity.indices, affinity.indptr), shape=affinity.shape)
     else:
-        return Choice(method), []
-    return dataclasses.replace(best_of(tried, options), method=method), tried
+        edges = graph.lengths
+    sources = np.flatnonzero(mask)
+    found = csgraph.dijkstra(edges, indices=sources, min_only=True, return_predecessors=True)[2]
+    return np.where(found < 0, -1, found).astype(np.int64)
 
 
-def _choose_method(
-    validation: CrossValidation, tau: float | None, noise: float | None
-) -> tuple[Choice, list[Choice]]:
-    """Choose the method with the smallest error, each with its best parameters, on the same folds."""
-    finals = [validation.solve(method) for method in ("harmonic", "biharmonic")]
-    tried = [*validation.kernel(tau), *finals]
-    finals.append(best_of(tried[: -len(finals)], Choice("kernel", tau)))
-    if validation.stays.shape[1] <= GP_NODES:
-        trials = validation.gp(tau, noise)
-        best = best_of(trials, Choice("gp", tau, noise))
-        (found,) = filling.fill_by_gp(
-            validation.problem, validation.stays, best.tau or _ANY_TAU, (best.noise or 0.0,)
-        )
-        error = validation.error(found.folds)
-        finals.append(Choice("gp", best.tau or _ANY_TAU, best.noise or 0.0, error, len(found.folds)))
-        tried += [*trials, finals[-1]]
-    return best_of(finals), tried
+def fill_by_kernel(problem: Problem, stays: BoolArray, tau: float) -> list[Filled]:
+    """K(m u) / (K m) for every mask m of ``stays`` (folds, n_nodes), all in one action of the kernel."""
+    values, (n_folds, n) = problem.known.values, stays.shape
+    action = problem.kernel_action(tau)
+
+    def stacked(columns: FloatArray) -> FloatArray:
+        """Apply the action to folds stacked below each other, (folds n, c), as one action on (n, folds c)."""
+        width = columns.shape[1]
+        wide = columns.reshape(n_folds, -1, width).swapaxes(0, 1).reshape(-1, n_folds * width)
+        return action(wide).reshape(-1, n_folds, width).swapaxes(0, 1).reshape(-1, width)
+
+    found = weighted_means(stacked, np.tile(values, (n_folds, 1)), stays.ravel().astype(np.float64))
+    means, masses = found.values.reshape(n_folds, n, -1), found.mass.reshape(n_folds, n)
+    # Sums of weights above 1e4 times the error of the action: the mean is then accurate to 1e-4 of the spread of
+    # the values, mostly to 1e-8.
+    floors = 1e4 * _tolerance(tau) * np.sqrt(stays.sum(axis=1))
+    return [finish_means(problem, *parts) for parts in zip(stays, means, masses, floors, strict=True)]
 
 
-def _warn_of(info: InterpolationInfo, n_nodes: int) -> None:
-    """Warn about empty components and about nodes out of reach."""
-    if info.n_empty_nodes:
-        warn_user(
-            f"{info.n_empty_components} components, with {info.n_empty_nodes} of {n_nodes} nodes, have no known "
-            "value: the field is NaN there (remedy: a known value in each, or edges between components).",
-            InterpolationWarning,
-        )
-    if info.n_nearest:
-        warn_user(
-            f"{info.n_nearest} of {n_nodes} nodes are so far from all known ones that the kernel with tau = "
-            f"{info.tau:g} does not reach them: they take the value of the nearest known node along the edges "
-            "(remedy: a larger tau, or method='harmonic').",
-            InterpolationWarning,
-        )
+def _tolerance(tau: float) -> float:
+    """Error of the kernel's action, relative to the norm of a column, that doubles allow."""
+    return 1e-12 if tau <= 1024 else 1e-10
+
+
+def finish_means(problem: Problem, mask: BoolArray, means: FloatArray, mass: FloatArray, floor: float) -> Filled:
+    """Clip means to the range of the known values; where the mass is at most ``floor``, take the nearest value.
+
+    Means are accurate to 1e-4 of the spread of all values, but one component may have a smaller spread.
+    """
+    known, inside = problem.known, reached(problem.graph, mask)
+    lost = inside & ~(mass > floor)
+    values = np.where(inside[:, None], known.within(means, problem.graph, mask), np.nan)
+    if lost.any():
+        values[lost] = known.values[nearest_known(problem.graph, mask)[lost]]
+    counts = np.bincount(problem.graph.components[mask], minlength=problem.graph.n_components)
+    several = counts[problem.graph.components] > 1  # with one known value the nearest is the exact answer
+    share = np.where(inside, np.maximum(mass, max(floor, np.finfo(np.float64).tiny)), 0.0)
+    return Filled(values, share, int((lost & several).sum()))
+
+
+def fill_by_solve(problem: Problem, stays: BoolArray, method: str) -> list[Filled]:
+    """Harmonic or biharmonic field with the values of each mask of ``stays`` fixed."""
+    known, graph = problem.known, problem.graph
+    system = harmonic(graph) if method == "harmonic" else biharmonic(graph)
+    fields = []
+    for mask in stays:
+        inside = reached(graph, mask)
+        values = solve_with_fixed(system, known.values, mask, inside & ~mask)
+        if method == "harmonic":
+            values = known.within(values, graph, mask)
+        fields.append(Filled(values, inside.astype(np.float64)))
+    return fields
+
+
+def fill_by_gp(
+    problem: Problem, stays: BoolArray, tau: float, noises: tuple[float, ...], max_iterations: int = 60
+) -> tuple[list[list[Filled]], float]:
+    """Mean of a Gaussian process, u0 + K_nk (K_kk + noise I)^-1 (u_k - u0): fields for every noise and mask.
+
+    u0 is the mean of the known values of a component. All systems run side by side in one action: the columns of a
+    fold are zero at its unknown nodes, and the kernel is restricted to its mask. Residuals of 1e-4, returned as
+    well, change no third digit of a prediction; most runs reach the cap first.
+    """
+    graph, known = problem.graph, problem.known
+    n_folds, n_noises, width = len(stays), len(noises), known.values.shape[1]
+    means = np.zeros((graph.n_nodes, n_folds, width))
+    for fold, mask in enumerate(stays):
+        own = graph.components[mask]
+        totals = [np.bincount(own, column, minlength=graph.n_components) for column in known.values[mask].T]
+        with np.errstate(invalid="ignore"):  # NaN in components without a known value
+            found = np.stack(totals, axis=1) / np.bincount(own, minlength=graph.n_components)[:, None]
+        means[:, fold] = found[graph.components]
+    masks = stays.T[:, :, None].astype(np.float64)  # (n, folds, 1)
+    right = masks * (known.values[:, None] - np.nan_to_num(means))  # (n, folds, c)
+    wide = np.tile(right.reshape(len(right), -1), (1, n_noises))  # (n, noises folds c)
+    cut = np.tile(np.repeat(masks[:, :, 0], width, axis=1), (1, n_noises))
+    shift = np.repeat(noises, n_folds * width)
+    action = problem.kernel_action(tau)
+    solution, residual = conjugate_gradients(
+        lambda X, at: cut[:, at] * action(X) + shift[at] * X, wide, tol=1e-4, max_iterations=max_iterations
+    )
+    fields = action(solution).reshape(-1, n_noises, n_folds, width) + means[:, None]
+    inside = [reached(graph, mask).astype(np.float64) for mask in stays]
+    return [[Filled(fields[:, i, k], inside[k]) for k in range(n_folds)] for i in range(n_noises)], residual
+
+
+def weighted_means(action: Action, values: FloatArray, share: FloatArray | None = None) -> Smoothed:
+    """Average known values with the weights of a kernel; constants are reproduced.
+
+    With nonnegative weights no mean leaves the range of the values.
+
+    Parameters
+    ----------
+    action : callable
+        X of shape (n, 1 + c) -> K X of shape (q, 1 + c).
+    values : array of shape (n, c)
+        Finite values at the sources.
+    share : array of shape (n,), optional
+        Weight of each source, for example 1 where its value is known and 0 elsewhere; all 1 by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf.applications.interpolation import weighted_means
+    >>> kernel = np.array([[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]])
+    >>> weighted_means(lambda X: kernel @ X, np.array([[3.0], [0.0], [9.0]])).values.ravel().tolist()
+    [2.0, 6.0]
+    """
+    weights = np.ones(len(values)) if share is None else share
+    found = np.asarray(action(np.column_stack([weights, weights[:, None] * values])))  # (q, 1 + c)
+    mass = found[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.where(mass[:, None] != 0, found[:, 1:] / mass[:, None], np.nan)
+    return Smoothed(means, mass)
+
+
+def feature_action(left: Any, right: Any) -> Action:
+    """K X = left (right^T X) for features of targets (q, m) and sources (n, m), dense or CSR, in linear time."""
+    return lambda X: np.asarray(left @ (right.T @ X))
+
+
+def without_small(rows: Any, cut: float) -> Any:
+    """Remove the entries of CSR features below ``cut`` times the largest of their row.
+
+    A mean changes by about the same share of the spread of the values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from manifoldrf.applications.interpolation import without_small
+    >>> without_small(sparse.csr_array(np.array([[1.0, 1e-4], [1e-4, 1e-4]])), 1e-3).nnz
+    3
+    """
+    return select_entries(rows, rows.data, np.abs(rows.data) >= cut * row_peaks(rows))
+
+
+@dataclass(frozen=True)
+class System:
+    """A symmetric matrix of a graph, and its action on a field.
+
+    Attributes
+    ----------
+    matrix : CSR array of shape (n, n)
+        Used for the factorisation.
+    action : callable
+        (n, c) -> (n, c), the products with the matrix, computed from differences along edges. The diagonal of the
+        matrix is a rounded sum of affinities that hides small ones, so products with the matrix itself are wrong
+        where neighbours are nearly equal.
+    """
+
+    matrix: Any
+    action: Action
+
+
+def laplacian(graph: Graph) -> Any:
+    """L = D - A, CSR; loops cancel, rows sum to zero. On a cotangent graph the cotangent matrix times the step."""
+    off = graph.affinity - sparse.diags_array(graph.affinity.diagonal())
+    degrees = np.asarray(off.sum(axis=1)).ravel()  # not D minus the loops, which would round
+    return (sparse.diags_array(degrees) - off).tocsr()
+
+
+def harmonic(graph: Graph) -> System:
+    """The system whose solutions are the mean of their neighbours."""
+    return System(laplacian(graph), _differences(graph))
+
+
+def biharmonic(graph: Graph) -> System:
+    """The system L M^-1 L of fields whose Laplacian is harmonic; M is the mass of the nodes, 1 without weights."""
+    first, matrix, inverse = _differences(graph), laplacian(graph), np.ones(graph.n_nodes)
+    if graph.weights is not None:  # in units of the mean: masses of a tiny mesh would overflow the product
+        inverse = reciprocal(graph.weights / graph.weights[graph.weights > 0].mean())
+    product = (matrix @ sparse.diags_array(inverse) @ matrix).tocsr()
+    return System(product, lambda field: first(inverse[:, None] * first(field)))
+
+
+def _differences(graph: Graph) -> Action:
+    """The Laplacian as the sum of affinities times differences to neighbours."""
+    edges = graph.affinity.tocoo()
+    start, end = edges.coords
+
+    def action(field: FloatArray) -> FloatArray:
+        sums = [np.bincount(start, edges.data * (x[start] - x[end]), minlength=len(x)) for x in field.T]
+        return np.stack(sums, axis=1)
+
+    return action
+
+
+def solve_with_fixed(system: System, values: FloatArray, fixed: BoolArray, free: BoolArray) -> FloatArray:
+    """The field u with (matrix u) = 0 at free nodes and the given values at fixed ones.
+
+    Parameters
+    ----------
+    system : System
+        Positive definite on the free nodes.
+    values : array of shape (n, c)
+        Read at the fixed nodes.
+    fixed, free : bool arrays of shape (n,)
+        Nodes that are neither are NaN in the result.
+
+    Raises
+    ------
+    ArithmeticError
+        If the matrix is too ill-conditioned for double precision.
+    """
+    result = np.full_like(values, np.nan)
+    result[fixed] = values[fixed]
+    inside = np.flatnonzero(free)
+    if not len(inside):
+        return result
+    field = np.where(fixed[:, None], values, 0.0)
+
+    def residual(found: FloatArray) -> FloatArray:
+        field[inside] = found
+        return np.asarray(-system.action(field)[inside])
+
+    size = np.abs(values[fixed]).max(axis=0, initial=0.0)
+    result[inside] = solve_positive(system.matrix[inside][:, inside].tocsr(), residual, size)
+    return result
+
+
+def solve_positive(matrix: Any, residual: Callable[[FloatArray], FloatArray], size: FloatArray) -> FloatArray:
+    """Solve a sparse, symmetric, positive definite system, shape (n, c), by LU factors and iterative refinement.
+
+    Parameters
+    ----------
+    matrix : CSR array of shape (n, n)
+    residual : callable
+        x -> b - A x, shape (n, c). It defines the solution; the matrix may be rounded.
+    size : array of shape (c,)
+        Scale of each column. Corrections are compared with it and with the solution, which may be zero.
+    """
+    # A unit diagonal: affinities may differ by many powers of ten, and pivots are taken from the diagonal.
+    scale = np.sqrt(reciprocal(matrix.diagonal()))
+    scaled = sparse.csc_array((scaled_both_ends(matrix, scale), matrix.indices, matrix.indptr), shape=matrix.shape)
+    if not np.isfinite(scaled.data).all() or not scale.all():
+        raise ArithmeticError("The diagonal underflows.")
+    symmetric = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+    try:
+        factors = linalg.splu(scaled, **symmetric)
+    except RuntimeError as error:  # SuperLU: "Factor is exactly singular"
+        raise ArithmeticError("The matrix is numerically singular.") from error
+    found, last = np.zeros((matrix.shape[0], len(size))), np.full(len(size), np.inf)
+    for _ in range(60):  # usually two or three; 60 halvings reach the last bit
+        step = scale[:, None] * factors.solve(scale[:, None] * residual(found))
+        change = np.abs(step).max(axis=0)
+        better = change < 0.5 * last  # False for NaN
+        if not better.any():
+            break
+        found[:, better] += step[:, better]
+        last = np.where(better, change, last)
+    # Corrections that no longer halve are still large: the affinities differ too much for the factorisation.
+    if not (last <= 1e-8 * np.maximum(size, np.abs(found).max(axis=0))).all():
+        raise ArithmeticError("The matrix is too ill-conditioned for double precision.")
+    return found
+
+
+def conjugate_gradients(
+    action: Callable[[FloatArray, IntArray], FloatArray], right: FloatArray, *, tol: float, max_iterations: int
+) -> tuple[FloatArray, float]:
+    """Solve A_j x_j = b_j for every column j, all in one action, and return the largest residual |b - A x| / |b|.
+
+    Converged columns take no further part.
+
+    Parameters
+    ----------
+    action : callable
+        X of shape (n, k), columns (k,) -> the products A_j x_j, shape (n, k), for symmetric positive semidefinite
+        A_j.
+    right : array of shape (n, c)
+        The b_j.
+    tol : float
+        A column has converged when its residual is at most ``tol`` times its right-hand side.
+    max_iterations : int
+        Cap on the number of steps. Stopping early smooths the solution, as noise does.
+    """
+    solution, residual, direction = np.zeros_like(right), right.copy(), right.copy()
+    squared = _dots(right, right)
+    start = np.where(squared > 0, squared, 1.0)
+    positive = np.ones(right.shape[1], dtype=bool)
+    iterations = 0
+    while iterations < max_iterations and len(at := np.flatnonzero((squared > tol**2 * start) & positive)):
+        along = direction[:, at]
+        product = action(along, at)
+        curvature = _dots(along, product)
+        positive[at] = curvature > 0
+        length = np.divide(squared[at], curvature, out=np.zeros(len(at)), where=curvature > 0)
+        solution[:, at] += length * along
+        residual[:, at] -= length * product
+        now = _dots(residual[:, at], residual[:, at])
+        direction[:, at] = residual[:, at] + (now / squared[at]) * along
+        squared[at] = now
+        iterations += 1
+    return solution, float(np.sqrt((squared / start).max(initial=0.0)))
+
+
+def _dots(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Inner products of the columns, shape (c,), in an order of summation that does not depend on threads."""
+    return np.asarray(np.einsum("nc,nc->c", first, second))

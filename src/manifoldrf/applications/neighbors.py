@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._runtime import filtered, one_blas_thread, warn_user
 from manifoldrf._validation import (
@@ -28,16 +28,6 @@ from manifoldrf.geometry.csr import reciprocal
 __all__ = ["KernelNeighborsClassifier"]
 
 RANKINGS = ("euclidean", "cosine", "kernel", "share", "balanced")
-_OF_CLOUD = ("share", "balanced")
-# Rows of one product. All products have the same shape, the last one padded with zeros, so that the rounding of a
-# row does not depend on the other rows.
-_ROWS_AT_ONCE = 512
-# Shares even out within tens of rounds; accuracies are the same after 15 and after 300.
-_ROUNDS, _EVEN = 50, 1e-3
-_SMALLEST = 1e-280  # smallest value whose inverse does not overflow in products
-# Added to each kernel value, relative to the mean of its labelled point. Without it the weights of points that are
-# far from all others would grow without bound.
-_FLOOR = 1e-6
 
 
 class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -107,11 +97,8 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             labelled points themselves.
         """
         check_option(self.ranking, "ranking", RANKINGS)
-        refuse_text(X, "X")  # scikit-learn reads numbers from texts
-        names = column_names(X)
-        as_array(y, "y")  # and drops masks
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
-        check_finite(X, "X", columns=names)
+        as_array(y, "y")  # scikit-learn drops masks
+        X, y = self._checked(X, y=y)
         with filtered("ignore", "The number of unique classes", UserWarning):  # one label each is no regression
             check_classification_targets(y)
         check_integer(self.n_neighbors, "n_neighbors", 1, len(y))
@@ -120,40 +107,46 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         if len(counts) > 2 and self.classes_[0] == -1 and 2 * counts[0] > len(self._labels):
             # In other classifiers of scikit-learn -1 marks unlabelled points.
             warn_user("-1 is an ordinary class here: pass unlabelled points as `cloud`.", UserWarning)
-        self._rows = X
-        self._norms2 = _squares(X)
-        given = X if cloud is None else _check_cloud(cloud, X.shape[1])
-        self.weights_ = np.ones(len(self._labels))
-        if self.ranking in _OF_CLOUD:
+        self._rows, self._norms2, self.weights_ = X, _squares(X), np.ones(len(self._labels))
+        if self.ranking in ("share", "balanced"):
+            given = X if cloud is None else self._checked(cloud, "cloud")
             weights = cloud_weights(self._values(given), balanced=self.ranking == "balanced")
             if not weights.any():
                 reject("cloud", "points within reach of the labelled ones", "a kernel of zero between all of them")
             self.weights_ = np.asarray(weights / weights.mean())
         return self
 
+    def _checked(self, X: Any, name: str = "X", **target: Any) -> Any:
+        """Features as numbers, in ``fit`` with the labels y."""
+        refuse_text(X, name)  # scikit-learn reads numbers from texts
+        options = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False, "reset": bool(target)}
+        found = validate_data(self, X, **target, **options)
+        check_finite(found[0] if target else found, name, columns=column_names(X))
+        return found
+
     def _values(self, X: Any) -> FloatArray:
-        """Kernel values (n, n_labelled); the bits do not depend on threads or on other rows."""
-        n = X.shape[0]
+        """Kernel values (n, n_labelled); the bits do not depend on threads or on other rows.
+
+        All products have the same shape, the last one padded with zeros, because rounding depends on it.
+        """
+        n, at_once = X.shape[0], 512
         if not sparse.issparse(X):
-            X = np.concatenate([X, np.zeros((-n % _ROWS_AT_ONCE, X.shape[1]))])
-        parts = [X[start : start + _ROWS_AT_ONCE] for start in range(0, n, _ROWS_AT_ONCE)]
+            X = np.concatenate([X, np.zeros((-n % at_once, X.shape[1]))])
         with one_blas_thread():
-            return np.concatenate([product(part, self._rows, 1) for part in parts])[:n]
+            parts = [product(X[start : start + at_once], self._rows, 1) for start in range(0, n, at_once)]
+        return np.concatenate(parts)[:n]
 
     def rank(self, X: Any) -> FloatArray:
         """Similarity of each point to each labelled point, shape (n, n_labelled); larger is nearer."""
         check_is_fitted(self, "weights_")
-        refuse_text(X, "X")
-        names = column_names(X)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
-        check_finite(X, "X", columns=names)
+        X = self._checked(X)
         values = self._values(X)
         if self.ranking == "euclidean":
             return np.asarray(2 * values - self._norms2 - _squares(X)[:, None])
         if self.ranking == "cosine":
             lengths = np.sqrt(_squares(X))[:, None] * np.sqrt(self._norms2)
             return np.asarray(np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0))
-        return weighted(values, self.weights_) if self.ranking in _OF_CLOUD else values
+        return weighted(values, self.weights_) if self.ranking in ("share", "balanced") else values
 
     def votes(self, X: Any, counts: Sequence[int]) -> NDArray[Any]:
         """Classes for several numbers of voting neighbours at once, shape (len(counts), n)."""
@@ -162,7 +155,9 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             reject("counts", "one number of neighbours or more", counts)
         most = max(check_integer(count, "counts", 1, ranks.shape[1]) for count in counts)
         nearest = self._labels[largest_columns(ranks, most)]  # (n, most)
-        return np.stack([self.classes_[majority(nearest[:, :count])] for count in counts])
+        return np.stack(
+            [self.classes_[count_votes(nearest[:, :count], len(self.classes_)).argmax(axis=1)] for count in counts]
+        )
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Share of each class in the votes, shape (n, n_classes), as in scikit-learn's ``KNeighborsClassifier``.
@@ -176,16 +171,6 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def predict(self, X: Any) -> NDArray[Any]:
         """Class of each point, shape (n,)."""
         return np.asarray(self.votes(X, [self.n_neighbors])[0])
-
-
-def _check_cloud(cloud: Any, n_features: int) -> Any:
-    """Check the features of unlabelled points."""
-    refuse_text(cloud, "cloud")
-    rows = check_array(cloud, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, input_name="cloud")
-    if rows.shape[1] != n_features:
-        reject("cloud", f"features of shape (n, {n_features}), like those of X", f"shape {rows.shape}")
-    check_finite(rows, "cloud", columns=column_names(cloud))
-    return rows
 
 
 def _squares(rows: Any) -> FloatArray:
@@ -202,15 +187,17 @@ def cloud_weights(values: NDArray[Any], *, balanced: bool) -> FloatArray:
     invert.
     """
     largest = np.asarray(values.max(axis=0), dtype=np.float64)
-    inverse = reciprocal(np.where(largest > _SMALLEST, largest, 0.0))
+    inverse = reciprocal(np.where(largest > 1e-280, largest, 0.0))  # smaller ones would overflow in products
     scaled = np.maximum(values * inverse, 0.0)
     weights = reciprocal(scaled.mean(axis=0))
-    # Balanced: the shares w_l C_ul / sum_m w_m C_um add up to the same for all l, by Sinkhorn's scaling.
-    seen = scaled + _FLOOR * scaled.mean(axis=0)
+    # Balanced: the shares w_l C_ul / sum_m w_m C_um add up to the same for all l, by Sinkhorn's scaling. The floor
+    # keeps the weights of points that are far from all others bounded. Accuracies are the same after 15 and 300
+    # rounds.
+    seen = scaled + 1e-6 * scaled.mean(axis=0)
     target = len(seen) / max(1, int(np.count_nonzero(weights)))
-    for _ in range(_ROUNDS if balanced else 0):
+    for _ in range(50 if balanced else 0):
         shares = weights * (seen.T @ reciprocal(seen @ weights))
-        if np.abs(shares[weights > 0] / target - 1.0).max(initial=0.0) <= _EVEN:
+        if np.abs(shares[weights > 0] / target - 1.0).max(initial=0.0) <= 1e-3:
             break
         weights = weights * target * reciprocal(shares)
     return np.asarray(inverse * weights)
@@ -222,26 +209,8 @@ def weighted(values: NDArray[Any], weights: FloatArray) -> NDArray[Any]:
 
 
 def largest_columns(ranks: FloatArray, count: int) -> IntArray:
-    """Columns of the largest entries of each row, largest first; ties in order of the columns.
-
-    Of 666 columns, 15 are found in under a third of the time of a sort of whole rows.
-    """
-    falling = -ranks
-    if count >= falling.shape[1]:
-        return np.argsort(falling, axis=1, kind="stable")
-    columns = np.sort(np.argpartition(falling, count - 1, axis=1)[:, :count], axis=1)
-    found = np.take_along_axis(falling, columns, axis=1)
-    order = np.argsort(found, axis=1, kind="stable")
-    columns = np.take_along_axis(columns, order, axis=1)
-    # Where the last entry ties with entries left out, the partition has kept any of them.
-    tied = (falling <= found.max(axis=1, keepdims=True)).sum(axis=1) != count
-    columns[tied] = np.argsort(falling[tied], axis=1, kind="stable")[:, :count]
-    return columns
-
-
-def majority(labels: IntArray) -> IntArray:
-    """The most frequent label of each row; ties go to the smallest."""
-    return np.asarray(np.argmax(count_votes(labels, int(labels.max()) + 1), axis=1), dtype=np.int64)
+    """Columns of the largest entries of each row, largest first; ties in order of the columns."""
+    return np.argsort(-ranks, axis=1, kind="stable")[:, :count]
 
 
 def count_votes(labels: IntArray, n_classes: int) -> IntArray:

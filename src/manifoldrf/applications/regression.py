@@ -1,17 +1,24 @@
 """Ridge regression and Gaussian processes along a space, from values at some of its points."""
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self
+from contextlib import suppress
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy import linalg
+from scipy.spatial import cKDTree
+from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
 from sklearn.base import MultiOutputMixin, RegressorMixin, clone
+from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import one_blas_thread, warn_user
+from manifoldrf._runtime import one_blas_thread, warn_user, without_warnings
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -23,33 +30,37 @@ from manifoldrf._validation import (
     check_jobs,
     check_number_or,
     check_points,
+    check_real,
     column_names,
     refuse_text,
     reject,
 )
-from manifoldrf.applications import averaging, modes
+from manifoldrf.applications import processes
 from manifoldrf.applications.saving import SavedEstimator
+from manifoldrf.features.anchors import spacing_of
 from manifoldrf.features.errors import FeatureWarning
-from manifoldrf.features.graph_kernel import GraphKernel, discretise, warn_of_far
+from manifoldrf.features.graph_kernel import FarQueryWarning, discretise
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import FitOptions, FrozenParamsMixin, HeatGraph, estimator_points
+from manifoldrf.features.rules import product
 from manifoldrf.features.state import shortened
-from manifoldrf.geometry.csr import check_numbers, check_shape
+from manifoldrf.features.times import PreparedPoints, TimeRange, check_times
+from manifoldrf.geometry.csr import as_dense, check_shape
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.kernels.abstract_kernel import AbstractKernel, ScaledKernel
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.kernels.roots import ASYMMETRIC
-from manifoldrf.signatures.teachers import compute_signatures
 
-__all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
+__all__ = ["ManifoldGaussianProcess", "ManifoldRidge", "ManifoldScaleKernel"]
 
-_ENTRIES_AT_ONCE = 2**24  # features in memory: 128 MB
-_PER_OCTAVE = 4  # times to choose from: on the sphere the error of the best is within .2 % of that of 16
-_SHORTEST = ", the shortest in the average; those of longer times are made from it"
-_NAMED = 5  # rows that a warning lists
+# Values up to which a process averages over time, variance and noise. More values determine them well, and an
+# average takes O(n^3) time for each kernel; ``benchmarks/bench_coverage.py`` measures intervals on both sides of
+# the limit.
+_FEW_VALUES = 512
+_FEATURES = 1024, 2048  # of a search, and of a second one if the best kernel is the narrowest of the first
 _Level = float | FloatArray  # one for each output
-_VARIANCES = Interval(1e-100, 1e100)  # with others, a variance over a small ratio may overflow
 
 
 class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEstimator):  # type: ignore[misc]
@@ -61,7 +72,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
     ----------
     features : transformer or None, default=None
         The default is :class:`ManifoldRandomFeatures`. It is cloned and fitted to the space. If these have
-        ``scales`` and no kernel, the heat time with the smallest leave-one-out error is used, of four an octave and
+        ``times`` and no kernel, the heat time with the smallest leave-one-out error is used, of four an octave and
         measured at no more than 2048 random data; a given kernel is used as it is.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
         The whole space, of which the data are a few points; None to use the data themselves.
@@ -145,19 +156,20 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
             features = clone(self.features)
         else:
             reject("features", "None or a transformer", repr(self.features), TypeError)
+        self.features_ = features.fit(space)
+        if getattr(features, "asymmetric_", False):
+            reject("features", "features with one side", f"those of {shortened(features.kernel_)}, with two sides")
+        points, targets, mass, numbers = data
+        with without_warnings(FarQueryWarning):  # points off the space are reported below
+            rows = as_dense(self.features_.transform(points))
         if isinstance(features, ManifoldRandomFeatures):
-            self.features_ = features._fit(space, compute_signatures, learner=type(self).__name__)
-            data = data_on_space(features.map_.kernel, data)
-        else:
-            self.features_ = features.fit(space)
-        points, targets, mass, _ = data
-        if isinstance(features, ManifoldRandomFeatures) and features.times is not None and features.kernel is None:
-            self.features_ = features.at(self._best_time(features, (points, targets, mass), alpha))
-        rows = dense_rows(self.features_.transform(points))
-        check_on_space(float(np.square(rows).mean()), len(rows))
+            on = on_space(rows.any(axis=1), numbers)
+            points, targets, mass, rows = points[on], targets[on], mass[on], rows[on]
+            if features.times is not None and features.kernel is None:
+                self.features_ = features.at(self._best_time(features, (points, targets, mass), alpha))
+                rows = as_dense(self.features_.transform(points))
         offset, middle = np.average(targets, axis=0, weights=mass), np.average(rows, axis=0, weights=mass)
-        (singular, right, shares), levels = self._solve(rows, targets, mass, alpha)
-        self.alpha_, self.loo_error_, _ = levels
+        (singular, right, shares), (self.alpha_, self.loo_error_, _) = _solve_ridge(rows, targets, mass, alpha)
         inverse = np.divide(singular, singular**2 + self.alpha_, out=0 * singular, where=singular > 0)
         coef = right.T @ (inverse[:, None] * shares)
         # Contiguous, as in a loaded model: the rounding of products depends on it.
@@ -165,30 +177,20 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
         self.intercept_ = offset[0] - middle @ self.coef_ if self._is_vector else offset - middle @ coef
         return self
 
-    def _solve(self, rows: FloatArray, targets: FloatArray, mass: FloatArray, alpha: float | None) -> Any:
-        """Singular values (r,), right vectors (r, m) and shares (r, c) of centred data, and the best penalty."""
-        roots = np.sqrt(mass)[:, None]
-        known, centred = (roots * (part - np.average(part, axis=0, weights=mass)) for part in (rows, targets))
-        left, singular, right = modes.singular_parts(known, check_jobs(self.n_jobs))
-        shares = left.T @ centred
-        return (singular, right, shares), modes.leave_one_out(left, singular**2, shares, (centred, mass), alpha)
-
     def _best_time(self, features: ManifoldRandomFeatures, data: tuple[FloatArray, ...], alpha: Any) -> float:
-        """The time of the range with the smallest leave-one-out error."""
-        rng = Streams.from_seed(self.random_state, "random_state").generator("regression.scales")
-        n, family = len(data[0]), features.scales_
-        few = np.sort(rng.choice(n, min(n, modes.MOST_ROWS), replace=False))
+        """The time with the smallest leave-one-out error; the best of 16 an octave is no better than that of 4."""
+        rng = Streams.from_seed(self.random_state, "random_state").generator("regression.times")
+        few = np.sort(rng.choice(len(data[0]), min(len(data[0]), 2048), replace=False))
         points, targets, mass = (part[few] for part in data)
-        prepared = features.prepare(points)
-        octaves = np.log2(family.longest / family.shortest)
-        times = np.geomspace(family.shortest, family.longest, 1 + math.ceil(_PER_OCTAVE * octaves))
-        return float(min(times, key=lambda t: self._solve(prepared.at(t), targets, mass, alpha)[1][2]))
+        prepared, (shortest, longest) = features.prepare(points), check_times(features.times)
+        times = np.geomspace(shortest, longest, 1 + math.ceil(4 * np.log2(longest / shortest)))
+        return float(min(times, key=lambda t: _solve_ridge(prepared.at(t), targets, mass, alpha)[1][2]))
 
     @one_blas_thread()
     def predict(self, X: Any) -> FloatArray:
         """Values at points of the space, shape (q,) or (q, c)."""
-        points = check_queries(self, X)
-        rows = (dense_rows(self.features_.transform(part)) for part in parts_of(points, len(self.coef_)))
+        points = query_points(self, X)
+        rows = (as_dense(self.features_.transform(part)) for part in parts_of(points, len(self.coef_)))
         return np.asarray(np.concatenate([part @ self.coef_ for part in rows]) + self.intercept_)
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -196,11 +198,35 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
         return [*_features_facts(self.features_), ("penalty", f"{self.alpha_:.3g}"), error]
 
     def _check_loaded(self) -> None:
-        m, outputs = _check_features(self), self.coef_.shape[1:]
+        n, m, outputs = self.features_.n_features_in_, self.features_.n_features_out_, self.coef_.shape[1:]
+        check_integer(self.n_features_in_, "n_features_in_", n, n)
         check_shape("coef_", self.coef_, (m,) if self._is_vector else (m, *outputs[:1]))
         check_shape("intercept_", np.asarray(self.intercept_), outputs)
-        for name in ("coef_", "intercept_"):
-            check_numbers(name, np.asarray(getattr(self, name)))
+
+
+def _solve_ridge(rows: FloatArray, targets: FloatArray, mass: FloatArray, alpha: float | None) -> Any:
+    """Singular values (r,), right vectors (r, m) and shares (r, c) of centred data, and the best penalty.
+
+    With the penalty come its root mean squared leave-one-out error and the sum over outputs of squared errors over
+    variances. Without datum i the residual there is (y_i - f_i) / (1 - H_ii), where H maps y to the fitted values.
+    Of a datum with a weight above 1, a share of weight 1 is left out.
+    """
+    roots, n, out = np.sqrt(mass)[:, None], float(mass.sum()), np.minimum(1.0, 1 / mass)
+    known, centred = (roots * (part - np.average(part, axis=0, weights=mass)) for part in (rows, targets))
+    left, singular, right = linalg.svd(known, full_matrices=False)
+    shares, values, squares = left.T @ centred, singular**2, left**2
+    size = np.maximum((centred**2).sum(axis=0) / n, np.finfo(np.float64).tiny)
+    grid = (float(values.sum()) / n or 1.0) * np.geomspace(processes.LOWEST, processes.HIGHEST, 37)
+    best = np.inf, np.inf, 0.0
+    for penalty in [alpha] if alpha is not None else grid[::-1]:
+        kept = np.divide(values, values + penalty, out=np.zeros_like(values), where=values > 0)  # (r,)
+        residuals = centred - left @ (kept[:, None] * shares)
+        own = np.maximum(1 - out * (mass / n + squares @ kept), np.finfo(np.float64).eps)
+        errors = ((residuals / own[:, None]) ** 2).sum(axis=0) / n
+        score = float((errors / size).sum())
+        if score < best[0]:
+            best = score, float(np.sqrt(errors.mean())), float(penalty)
+    return (singular, right, shares), (best[2], best[1], best[0])
 
 
 class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEstimator):  # type: ignore[misc]
@@ -208,19 +234,14 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     y = offset + f(x) + noise, where f has the covariance variance * K and K(x, y) = phi(x) . phi(y) is the kernel
     of :class:`ManifoldRandomFeatures`. The time (or length scale), the variance and the noise with the largest
-    marginal likelihood are ``kernel_``, ``variance_`` and ``noise_``.
+    marginal likelihood are ``kernel_``, ``variance_`` and ``noise_variance_``.
 
     Few data leave them open, and the best alone would be overconfident. So predictions from at most 512 values
     average over the times of the search and over ratios of noise to variance, by their marginal likelihoods, with
     even priors of their logarithms. The variance, with the prior 1 / variance, and the offset, with a flat prior,
     are integrated in closed form. Means and standard deviations are those of this mixture. With given ``variance``
-    and ``noise`` and ``optimize=False`` there is nothing to average: this is the plain process around the mean of
-    y. With more values it is the plain process of the best time, variance and noise.
-
-    The search over the time needs no new walks and no new graph: the features of the data are sums over lengths of
-    walks, and only the weights of the lengths change. Features are then fitted for prediction at any point, and
-    variance, noise and likelihood are computed again with them. A :class:`FeatureWarning` is issued if that
-    likelihood differs.
+    and ``noise_variance`` and ``optimize=False`` there is nothing to average: this is the plain process around the
+    mean of y. With more values it is the plain process of the best time, variance and noise.
 
     Parameters
     ----------
@@ -228,57 +249,56 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         As in :class:`ManifoldRandomFeatures`; the search starts at its time. Heat, diffusion, Matern and
         regularised Laplacian kernels, their sums, products and multiples have a time that can be optimised; all
         terms of a sum are stretched by the same factor. On a heat graph the time of a heat kernel is an even number
-        of steps, at least two; build a graph of shorter steps if the data are rougher.
+        of steps, at least two; build a graph of shorter steps if the data are rougher. None: the heat kernel times
+        a factor that makes K(x, x) one on average over the data.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
-        The whole space, of which the data are a few points; None to use the data themselves.
+        The whole space, of which the data are a few points; None to use the data themselves. Fewer than 200 data do
+        not show a space: without a space, kernel and graph, K is then the Gaussian kernel exp(-|x - y|^2 / 4t) of
+        the coordinates, with a :class:`FeatureWarning`.
     n_features : int or {"auto", "all"}, default="auto"
-        "auto": anchors .7 times as far apart as features are wide, at least 256 or all nodes. "all" is the exact
-        kernel of the graph at its nodes. An average needs their eigenvectors, O(m^3) time, and leaves out kernels
-        that need more than the given number or 1024 features, except the best. If its covariance does not fit into
-        512 MB (8191 features of one output), it is the plain process of the best kernel.
+        "auto": anchors .7 times as far apart as features are wide, from 256 to 2048. "all" is the exact kernel of
+        the graph at its nodes. The search takes O(m^3) time, and leaves out kernels that need more features.
     graph : HeatGraph, KnnGraph, callable, Graph or None, default=None
         As in :class:`ManifoldRandomFeatures`.
     field : str, default="auto"
         As in :class:`ManifoldRandomFeatures`, but "auto" is "interpolated" for a kernel with a spike at every node,
         which smooth fields would lose.
     teacher : str, default="auto"
-        As in :class:`ManifoldRandomFeatures`. The search also uses "walks" and "counts"; with other teachers it is
-        exact.
-    teacher_options : dict, optional
         As in :class:`ManifoldRandomFeatures`.
     optimize : bool, default=True
         Whether to search for the time; if False, the time of the kernel is used.
     variance : float or "auto", default="auto"
         Factor of the kernel, from 1e-100 to 1e100. With several outputs "auto" gives each its own.
-    noise : float or "auto", default="auto"
+    noise_variance : float or "auto", default="auto"
         Variance of the noise. Values below 1e-12 of the largest eigenvalue of the covariance of the data are raised
-        to that. With several outputs "auto" is proportional to the variance.
+        to that. With several outputs "auto" gives each its own.
     random_state : None, int, Generator or RandomState, default=None
     n_jobs : int, default=-1
         Number of threads, -1 for all cores; results do not depend on it.
 
     Attributes
     ----------
-    features_ : ManifoldRandomFeatures
-        Of the shortest time in the average, from which those of longer times are made.
+    features_ : ManifoldRandomFeatures or None
+        Of the narrowest kernel in the average, from which those of wider ones are made; None for the Gaussian
+        kernel of the coordinates.
     kernel_ : AbstractKernel
         The kernel with the best time.
-    variance_, noise_ : float or array of shape (c,)
+    variance_, noise_variance_ : float or array of shape (c,)
         Those with the largest likelihood for this kernel.
     offset_ : float or array of shape (c,)
         Mean of the posterior of the offset.
     log_marginal_likelihood_ : float
-        Of ``kernel_``, ``variance_`` and ``noise_`` with the mean of y as offset; the sum over all outputs.
+        Of ``kernel_``, ``variance_`` and ``noise_variance_`` with the mean of y as offset; the sum over all
+        outputs.
     trials_ : tuple of (AbstractKernel, float)
-        The kernels of the search and their log marginal likelihoods, for at most 2048 random data and with the same
-        anchor weights for all kernels; empty without a search.
+        The kernels of the search, the narrowest first, and their log marginal likelihoods; empty without a search.
     n_features_in_ : int
 
     Notes
     -----
-    The search stores 8 (L + 1) n m bytes, L = 32 to 128 lengths, at most 512 MB: with more data or nodes it uses
-    2048 random data and as many anchors as fit. It tries no kernel narrower than a quarter of the distance between
-    data, which would be the same to them as noise. Prediction stores 8 m min(n, m) bytes, an average 8 m^2 c.
+    Features are fitted once, for the narrowest kernel that m features can represent and the data can tell from
+    noise: a quarter as wide as the data are apart. Features of wider ones are the same along other eigenvectors,
+    see ``applications/processes``. Prediction stores 8 m^2 c bytes in an average, else 8 m min(n, m).
 
     Away from the space the features vanish and the prediction returns to the prior: the mean is the offset, and the
     standard deviation is the average prior standard deviation of f.
@@ -286,8 +306,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     Examples
     --------
     >>> import numpy as np
-    >>> from manifoldrf import Sphere
-    >>> from manifoldrf.applications.regression import ManifoldGaussianProcess
+    >>> from manifoldrf import ManifoldGaussianProcess, Sphere
     >>> points = Sphere().sample(400, seed=0)
     >>> values = points[:, 2] + 0.1 * np.random.default_rng(0).normal(size=400)
     >>> model = ManifoldGaussianProcess(space=points, random_state=0).fit(points[:100], values[:100])
@@ -298,14 +317,14 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     """
 
     _stored: ClassVar[dict[str, Any]] = {
-        "features_": ManifoldRandomFeatures,
-        "_kernel": AbstractKernel,
-        "_posterior": modes.Posterior | averaging.Average,
-        "_best": FloatArray | None,
+        "features_": ManifoldRandomFeatures | None,
+        "kernel_": AbstractKernel,
         "trials_": tuple[tuple[AbstractKernel, float], ...],
         "log_marginal_likelihood_": float,
-        **dict.fromkeys(("variance_", "noise_", "offset_"), _Level),
+        **dict.fromkeys(("variance_", "noise_variance_", "offset_"), _Level),
         "n_features_in_": int,
+        "_posterior": processes.Posterior,
+        "_frequencies": FloatArray | None,
         "_is_vector": bool,
     }
 
@@ -316,12 +335,11 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         space: Any = None,
         n_features: int | str = "auto",
         graph: Any = None,
-        field: str = "auto",
-        teacher: str = "auto",
-        teacher_options: dict[str, Any] | None = None,
+        field: Any = "auto",
+        teacher: Any = "auto",
         optimize: bool = True,
         variance: float | str = "auto",
-        noise: float | str = "auto",
+        noise_variance: float | str = "auto",
         random_state: SeedLike = None,
         n_jobs: int = -1,
     ) -> None:
@@ -331,10 +349,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         self.graph = graph
         self.field = field
         self.teacher = teacher
-        self.teacher_options = teacher_options
         self.optimize = optimize
         self.variance = variance
-        self.noise = noise
+        self.noise_variance = noise_variance
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -348,136 +365,50 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             Points at which y was measured. Those off the space, whose features are zero, are left out with a
             warning.
         y : array-like of shape (n,) or (n, c)
-            Several outputs share the time and the ratio of noise to variance.
+            Several outputs share the time; each has its own variance and noise.
         sample_weight : array-like of shape (n,), optional
             Nonnegative: the noise of a datum has the variance noise / weight, as if it were the mean of so many
             data. Data of weight 0 are left out.
         """
-        variance = check_number_or(self.variance, "variance", "auto", _VARIANCES)
-        noise = check_number_or(self.noise, "noise", "auto", POSITIVE)
-        optimize, jobs = check_flag(self.optimize, "optimize"), check_jobs(self.n_jobs)
+        # Other variances over a small ratio may overflow.
+        variance = check_number_or(self.variance, "variance", "auto", Interval(1e-100, 1e100))
+        noise = check_number_or(self.noise_variance, "noise_variance", "auto", POSITIVE)
+        optimize = check_flag(self.optimize, "optimize")
         points, targets = check_data(self, X, y)
         space = space_of(self, points)
-        given = weighted_data(points, targets, sample_weight)
+        points, targets, mass, numbers = weighted_data(points, targets, sample_weight)
         streams = Streams.from_seed(self.random_state, "random_state")
-        named = isinstance(space, AbstractManifold) and self.graph is None and not callable(self.kernel)
-        features = ManifoldRandomFeatures(
-            self.kernel,
-            normalize=False,  # the variance scales the kernel
-            n_features=self.n_features,
-            graph=modes.nodes_for(len(given[0])) if named and self.kernel is None and optimize else self.graph,
-            field=self.field,
-            teacher=self.teacher,
-            random_state=int(streams.generator("regression.features").integers(2**31)),
-            n_jobs=jobs,
-        )
-        options = FitOptions.of(features.get_params(deep=False), streams)
-        problem, notes = discretise(space, options)
-        problem = problem.at_unit_height() if self.kernel is None else problem
-        if problem.asymmetric:
-            reject("kernel", "one with nonnegative features", f"{problem.stated}. {ASYMMETRIC}")
-        points, targets, mass, _ = data_on_space(problem, given)
-        unit = float(mass.mean())  # weights relative to their mean belong to a noise that is smaller by it
-        roots = np.sqrt(mass / unit)[:, None]
-        levels = variance, None if noise is None else noise / unit
-        offset = np.average(targets, axis=0, weights=mass)
-        data = modes.Data(points, roots * (targets - offset), roots)
-        if None in levels and not np.ptp(targets, axis=0).any():
+        if None in (variance, noise) and not np.ptp(targets, axis=0).any():
             warn_user(
                 "`y` is constant: it tells nothing about time, variance and noise, and the standard deviations of "
-                "predictions are almost zero (remedy: give `variance` and `noise`, with optimize=False).",
+                "predictions are almost zero (remedy: give `variance` and `noise_variance`, with optimize=False).",
                 FeatureWarning,
             )
             optimize = False  # all times are equally likely
-        found = modes.find_kernel(problem, options, data, levels) if optimize else modes.Search(problem.stated)
-        self.trials_ = found.trials
-        family, basis, n_features = self._plan(
-            problem, found, options, targets.shape, space if named and found.trials else None
-        )
-        kernel = family.kernels[0]
-        self.features_ = features.set_params(
-            kernel=self.kernel if callable(self.kernel) else kernel,  # a function is fitted again
-            n_features=n_features,
-            graph=HeatGraph(dim=problem.dim),
-            field=modes.field_of(options.field, problem, problem.stated if callable(self.kernel) else kernel),
-        ).fit(basis.graph)
-        self._keep_notes(dict(notes.notes))
-        self._kernel = self.features_.kernel_ if callable(self.kernel) else found.kernel
-        posterior, best = self._condition(problem, family, data, levels, jobs)
-        self._posterior: Any = dataclasses.replace(posterior, noise=unit * posterior.noise)
-        self.log_marginal_likelihood_ = best.log_likelihood + data.log_volume
+        given = self.space, self.kernel, self.graph
+        if all(part is None for part in given) and optimize and len(points) < 200:
+            candidates: Any = _Coordinates(self, points, streams)
+        else:
+            candidates = _Stretched(self, space, points, streams, optimize=optimize)
+            on = on_space(candidates.problem.window(points) > 0, numbers)
+            points, targets, mass = points[on], targets[on], mass[on]
+        unit = float(mass.mean())  # weights relative to their mean belong to a noise that is smaller by it
+        roots = np.sqrt(mass / unit)
+        offset = np.average(targets, axis=0, weights=mass)
+        data = points, roots[:, None] * (targets - offset), roots
+        levels = variance, None if noise is None else noise / unit
+        found = candidates.search(data, levels, average=targets.size <= _FEW_VALUES)
+        self.features_, self._frequencies = candidates.features, candidates.frequencies
+        self.kernel_, self.trials_, best = found.kernel, found.trials, found.levels
+        log_volume = targets.shape[1] * float(np.log(roots).sum())
+        self.trials_ = tuple((kernel, value + log_volume) for kernel, value in found.trials)
+        self.log_marginal_likelihood_ = float(best.log_likelihood.sum()) + log_volume
+        self._posterior = replace(found.posterior, noise=unit * found.posterior.noise)
+        self._posterior.mean[-1] += offset
         self.variance_ = self._shaped(best.variance)
-        self.noise_ = self._shaped(unit * best.ratio * best.variance)
-        self.offset_ = self._shaped(offset + self._posterior.offset)
-        modes.warn_of_shortest(found, best.ratio * best.variance, targets)
-        modes.warn_of_another(found, self.log_marginal_likelihood_, len(points))
+        self.noise_variance_ = self._shaped(unit * best.ratio * best.variance)
+        self.offset_ = self._shaped(self._posterior.mean[-1])
         return self
-
-    def _keep_notes(self, notes: dict[str, str]) -> None:
-        """Let the features say how their graph was built; they were fitted to the graph alone."""
-        record = self.features_.record_
-        kept = {name: notes[name] for name in ("cloud", "thinned", "graph") if name in notes}
-        self.features_.record_ = dataclasses.replace(
-            record, notes=tuple((kept | dict(record.notes) | kept).items())
-        )
-
-    def _problem_for(self, kernel: Any, space: AbstractManifold, options: Any) -> GraphKernel:
-        """The problem on a named manifold with the nodes a kernel needs, often far fewer than the search has."""
-        inner = kernel.kernel if isinstance(kernel, ScaledKernel) else kernel
-        return discretise(space, dataclasses.replace(options, kernel=inner, graph=None))[0]
-
-    def _plan(
-        self, problem: Any, found: modes.Search, options: Any, shape: tuple[int, ...], manifold: Any
-    ) -> tuple[averaging.Family, GraphKernel, int | str]:
-        """The kernels to average, or the best if they do not fit, the problem with their graph, and n_features."""
-        n, c = shape
-        families = [averaging.Family((found.kernel,), np.zeros(1), found.stretch)]
-        if n * c <= averaging.MOST_VALUES:
-            most = options.n_features if isinstance(options.n_features, int) else averaging.MOST_FEATURES
-            families.insert(0, averaging.choose_family(problem, found, most, modes.CLOSE))
-        for family in families:
-            basis = problem if manifold is None else self._problem_for(family.kernels[0], manifold, options)
-            n_nodes = basis.graph.n_nodes
-            m = options.n_features
-            if m == "auto":
-                m = modes.enough_anchors(problem, family.stretch, n)
-            if len(family.kernels) == 1 or _fits(n_nodes if m == "all" else min(m, n_nodes), c):
-                break
-        return family, basis, m
-
-    def _condition(
-        self, problem: Any, family: averaging.Family, data: modes.Data, levels: Any, n_jobs: int
-    ) -> tuple[Any, Any]:
-        """The posterior, which averages over the family if data are few, and the levels of the best kernel."""
-        points, targets, roots = data.points, data.targets, data.roots
-        free = targets.size <= averaging.MOST_VALUES and None in levels
-        if len(family.kernels) == 1 and not (free and _fits(self.features_.n_features_out_, targets.shape[1])):
-            spectrum = self._decompose(data)
-            check_on_space(spectrum.height, len(points))
-            found = modes.find_levels(spectrum, *levels)
-            self._best: Any = None
-            return modes.posterior_of(spectrum, found), found
-        rows = roots * self.features_.transform(points)
-        check_on_space(float(np.square(rows).mean()), len(rows))
-        basis, scales = averaging.bases(family, problem, self.features_.map_, n_jobs)
-        self._best = basis * scales[family.kernels.index(self._kernel) if len(scales) > 1 else 0]
-        found = modes.find_levels(modes.decompose(rows @ self._best, targets), *levels)
-        return averaging.average(rows, data, (basis, scales, family.log_prior), levels, n_jobs), found
-
-    def _decompose(self, data: modes.Data) -> modes.Spectrum:
-        m = self.features_.n_features_out_
-        if len(data.points) <= m:
-            rows = data.roots * self.features_.transform(data.points)
-            return modes.decompose(rows, data.targets, directions=True)
-        parts = zip(*(parts_of(part, m) for part in (data.points, data.targets, data.roots)), strict=True)
-        rows_of = self.features_.transform
-        return modes.decompose_parts(((roots * rows_of(part), values) for part, values, roots in parts), m)
-
-    @property
-    def kernel_(self) -> Any:
-        """The kernel with the best time."""
-        check_is_fitted(self, "features_")
-        return self._kernel
 
     @one_blas_thread()
     def predict(
@@ -507,25 +438,24 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         mean : array of shape (q,) or (q, c)
         std or cov : array, if asked for
         """
-        points = check_queries(self, X)
+        points = query_points(self, X)
         if check_flag(return_std, "return_std") and check_flag(return_cov, "return_cov"):
             reject("return_std", "False with return_cov=True", "True")
         check_flag(include_noise, "include_noise")
         posterior, jobs = self._posterior, check_jobs(self.n_jobs)
         if return_cov:
-            rows = self.features_.transform(points)
+            rows = self._rows(points)
             cov = posterior.covariances(rows, jobs)
             cov[np.arange(len(rows)), np.arange(len(rows))] += self._own(points, noise=include_noise)
-            return self._mean(rows), self._shaped(cov)
-        means, squares = [], []
-        for part in parts_of(points, self.features_.n_features_out_):
-            rows = self.features_.transform(part)
-            means.append(self._mean(rows))
+            return self._shaped(posterior.means(rows)), self._shaped(cov)
+        means, variances = [], []
+        for part in parts_of(points, len(posterior.mean)):
+            rows = self._rows(part)
+            means.append(posterior.means(rows))
             if return_std:
-                squares.append(posterior.squares(rows, jobs) + self._own(part, noise=include_noise))
-        if not return_std:
-            return np.concatenate(means)
-        return np.concatenate(means), self._shaped(np.sqrt(np.concatenate(squares)))
+                variances.append(posterior.variances(rows, jobs) + self._own(part, noise=include_noise))
+        mean = self._shaped(np.concatenate(means))
+        return (mean, self._shaped(np.sqrt(np.concatenate(variances)))) if return_std else mean
 
     @one_blas_thread()
     def sample_posterior(self, X: Any, n_samples: int = 1, random_state: SeedLike = None) -> FloatArray:
@@ -545,68 +475,52 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             Takes O(n_samples q m) time. A sample is one function: near the space its values do not depend on the
             other points.
         """
-        return self._draw(X, n_samples, random_state, prior=False)
-
-    @one_blas_thread()
-    def sample_prior(self, X: Any, n_samples: int = 1, random_state: SeedLike = None) -> FloatArray:
-        """Draw functions from the prior and evaluate them at points.
-
-        They are ``offset_`` + f, and f has the covariance ``variance_ * kernel_``.
-
-        The data count only through ``offset_``, ``variance_`` and ``kernel_``. Parameters and result are those of
-        :meth:`sample_posterior`.
-        """
-        return self._draw(X, n_samples, random_state, prior=True)
-
-    def _draw(self, X: Any, n_samples: Any, random_state: SeedLike, *, prior: bool) -> FloatArray:
-        points = check_queries(self, X)
-        n = check_integer(n_samples, "n_samples", 1)
-        c = len(self._posterior.noise)
+        points, n = query_points(self, X), check_integer(n_samples, "n_samples", 1)
+        m, c = self._posterior.mean.shape
         streams = Streams.from_seed(random_state, "random_state")
-        normal = streams.generator("regression.samples").standard_normal((n, c, self.features_.n_features_out_ + 1))
-        rows, own = self.features_.transform(points), self._own(points, noise=False)
-        if prior:
-            turned = rows if self._best is None else rows @ self._best
-            centre, variance = np.broadcast_to(self.offset_, (1, c)), np.broadcast_to(self.variance_, (c,))
-            samples = np.sqrt(variance) * np.moveaxis(np.tensordot(turned, normal[:, :, :-1], (1, 2)), 0, 1)
-        else:
-            centre = self._mean(rows).reshape(len(points), c)
-            samples = self._posterior.draws(rows, normal, check_jobs(self.n_jobs))
+        normal = streams.generator("regression.samples").standard_normal((n, c, m))
+        rows, own = self._rows(points), self._own(points, noise=False)
+        samples = self._posterior.means(rows) + self._posterior.draws(rows, normal, check_jobs(self.n_jobs))
         if own.any():
             samples += np.sqrt(own) * streams.generator("regression.beyond").standard_normal(samples.shape)
-        return np.asarray(self._shaped(centre + samples))
+        return np.asarray(self._shaped(samples))
+
+    def _rows(self, points: FloatArray) -> FloatArray:
+        """Features of points, (q, m)."""
+        if self._frequencies is not None:
+            return processes.fourier_features(self._frequencies, points)
+        return as_dense(self.features_.transform(points))
 
     def _own(self, points: FloatArray, *, noise: bool) -> FloatArray:
         """Variance of each point alone, (q, c): what the window removes off the space, and the noise if asked."""
-        beyond = 1 - self.features_.map_.kernel.window(points) ** 2
-        return np.asarray(beyond[:, None] * self._posterior.prior + noise * self._posterior.noise)
-
-    def _mean(self, rows: FloatArray) -> FloatArray:
-        return np.asarray(self._shaped(rows @ self._posterior.weights + self.offset_))
+        window = np.ones(len(points)) if self.features_ is None else self.features_.map_.kernel.window(points)
+        return np.asarray((1 - window**2)[:, None] * self._posterior.prior + noise * self._posterior.noise)
 
     def _facts(self) -> list[tuple[str, str]]:
-        levels = {"factor of the kernel": self.variance_, "noise variance": self.noise_, "offset": self.offset_}
-        likelihood = " of the search, with the largest marginal likelihood" if self.trials_ else ""
-        return [
-            ("best kernel", f"{_rounded(shortened(self.kernel_))}{likelihood}"),
-            *((name, ", ".join(f"{part:.4g}" for part in np.ravel(level))) for name, level in levels.items()),
-            ("log marginal likelihood", f"{self.log_marginal_likelihood_:.6g}"),
-            ("kernels tried", str(len(self.trials_))),
-            *_features_facts(self.features_, "" if self.features_.kernel_ == self.kernel_ else _SHORTEST),
+        names = {"variance_": "factor of the kernel", "noise_variance_": "noise variance", "offset_": "offset"}
+        levels = [
+            (text, ", ".join(f"{x:.4g}" for x in np.ravel(getattr(self, name)))) for name, text in names.items()
         ]
+        likelihood = ("log marginal likelihood", f"{self.log_marginal_likelihood_:.6g}")
+        rows = [
+            ("best kernel", _rounded(self.kernel_)),
+            *levels,
+            likelihood,
+            ("kernels tried", str(len(self.trials_))),
+        ]
+        if self.features_ is None:
+            return [*rows, ("features", "of the Gaussian kernel of the coordinates: too few data to show a space")]
+        return rows + _features_facts(self.features_)
 
     def _check_loaded(self) -> None:
-        m, c = _check_features(self), np.shape(self._posterior.noise)[0]
-        self._posterior.check(m, c)
-        for name in ("variance_", "noise_", "offset_"):
-            level = np.asarray(getattr(self, name))
-            check_shape(name, level, () if self._is_vector else (c,))
-            check_numbers(name, level, signed=name == "offset_")
-        if self._best is not None:
-            check_shape("_best", self._best, (m, m))
-            check_numbers("_best", self._best)
-        if self._is_vector and c != 1:
-            reject("_is_vector", "False for several outputs", c)
+        (m, c), known, d = self._posterior.mean.shape, self._frequencies, self.n_features_in_
+        shapes = [getattr(self.features_, name, None) for name in ("n_features_in_", "n_features_out_")]
+        if known is not None:
+            shapes = [np.shape(known)[1] - 1, 2 * (len(known) - 1)]
+        if shapes != [d, m - 1]:
+            reject("features_", f"{m - 1} features of {d} coordinates", shapes)
+        for name in ("variance_", "noise_variance_", "offset_"):
+            check_shape(name, np.asarray(getattr(self, name)), () if self._is_vector and c == 1 else (c,))
 
     def _shaped(self, values: FloatArray) -> Any:
         """Drop the last axis, that of the outputs, if y was a vector."""
@@ -615,30 +529,422 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return float(values[0]) if values.ndim == 1 else values[..., 0]
 
 
-def _features_facts(features: Any, of_kernel: str = "") -> list[tuple[str, str]]:
-    """What notebooks show of the features of a model; a remark is added to their kernel."""
+class _Found(NamedTuple):
+    """Result of a search: the best kernel with its levels, all trials, and the posterior."""
+
+    kernel: AbstractKernel
+    levels: processes.Found
+    trials: tuple[tuple[AbstractKernel, float], ...]
+    posterior: processes.Posterior
+
+
+class _Stretched:
+    """A kernel at other times, on the graph of a space, with features of the narrowest."""
+
+    frequencies = None
+
+    def __init__(self, model: Any, space: Any, points: FloatArray, streams: Streams, *, optimize: bool) -> None:
+        graph = model.graph
+        if isinstance(space, AbstractManifold) and graph is None and model.kernel is None and optimize:
+            # A grid whose default kernel is half as wide as the data are apart.
+            graph = HeatGraph(n_nodes=int(np.clip(32 * len(points), 500, 4000)))
+        self.template = ManifoldRandomFeatures(
+            model.kernel,
+            normalize=False,  # the variance scales the kernel
+            n_features=model.n_features,
+            graph=graph,
+            field=model.field,
+            teacher=model.teacher,
+            random_state=int(streams.generator("regression.features").integers(2**31)),
+            n_jobs=check_jobs(model.n_jobs),
+        )
+        self.problem = discretise(space, FitOptions.of(self.template.get_params(deep=False), streams))[0]
+        if self.problem.asymmetric:
+            reject("kernel", "one with nonnegative features", f"{self.problem.stated}. {ASYMMETRIC}")
+        self.optimize, self.features = optimize, self.template
+        self.dim, self.graph = self.problem.dim, self.problem.graph
+
+    def _needed(self, factor: float, ratio: float = 0.7) -> int:
+        return int(np.ceil(self.problem.volume / (ratio * self.problem.width * factor**0.5) ** self.dim))
+
+    def _stretched(self, factor: float) -> tuple[AbstractKernel | None, float]:
+        """The kernel at another time, and this time over that of the given one; heat kernels take whole steps."""
+        kernel, given = processes.stretched(self.problem.stated, factor, self.graph), self.problem.stated
+        if isinstance(kernel, HeatKernel) and isinstance(given, HeatKernel):
+            factor = kernel.t / given.t
+        return kernel, factor
+
+    def _resolved(self, kernel: AbstractKernel) -> AbstractKernel:
+        return kernel.resolve(self.graph, self.dim).on(self.graph)
+
+    def _kernels(self, n: int, most: int) -> dict[AbstractKernel, float]:
+        """Kernels to try, the narrowest first, with their times relative to the given one, by factors of two.
+
+        A kernel narrower than a quarter of the distance between n data is the same to them as noise: without this
+        limit, intervals of 10 and 20 values on the sphere hold the same to 1 %.
+        """
+        found: dict[AbstractKernel, float] = {}
+        narrowest, wanted = 0.24 * spacing_of(self.problem.volume, n, self.dim), self.template.n_features
+        for octave in 2.0 ** np.arange(-9, 10) if self.optimize else ():
+            kernel, factor = self._stretched(float(octave))
+            fits = self.graph.n_nodes <= most or self._needed(factor) <= most
+            if isinstance(wanted, int):
+                fits = self._needed(factor, 1.2) <= wanted  # wider apart, features do not resolve the kernel
+            if kernel is not None and fits and self.problem.width * factor**0.5 >= narrowest:
+                with suppress(ValueError):  # it cannot be resolved on the graph
+                    self._resolved(kernel)
+                    found[kernel] = factor
+        return found or {self.problem.stated: 1.0}
+
+    def _fit(self, kernel: AbstractKernel, factor: float, data: Any, most: int | None) -> processes.Moments:
+        """Fit features of a kernel, at most so many, and return the moments of the data."""
+        n_nodes, m = self.graph.n_nodes, self.template.n_features
+        if m == "auto":
+            m = min(max(self._needed(factor), 256), most or _FEATURES[1], n_nodes)
+            m = "all" if 2 * m >= n_nodes and n_nodes <= 2048 else m
+        elif m == "all" and most is not None and n_nodes > _FEATURES[1]:
+            m = most  # eigenvectors of more would take too long
+        given, field = self.template.kernel, self.template.field
+        own = replace(self.problem, stated=kernel, resolved=self._resolved(kernel))
+        if isinstance(field, str) and field == "auto" and own.has_spike:
+            field = "interpolated"
+        self.features = clone(self.template).set_params(
+            kernel=given if callable(given) else kernel,  # a function is fitted again
+            n_features=m,
+            graph=HeatGraph(dim=self.dim),
+            field=field,
+        )
+        self.features.fit(self.graph)
+        self.fitted, (points, targets, roots), m = kernel, data, self.features.n_features_out_
+        size = max(1, 2**24 // m) if len(points) > m else len(points)  # 128 MB of features at once
+        spans = [slice(start, start + size) for start in range(0, len(points), size)]
+        parts = ((roots[at, None] * self.features.transform(points[at]), targets[at]) for at in spans)
+        return processes.Moments(parts, len(points), m)
+
+    def _basis(self) -> tuple[FloatArray, FloatArray]:
+        own = np.ones(self.features.n_features_out_)
+        if not self.problem.per_volume:
+            own = self.problem.measure[self.features.anchors_]
+        return processes.eigenbasis(self.features, own)
+
+    def _scales(self, values: FloatArray, kernels: list[AbstractKernel]) -> FloatArray:
+        resolved = [self._resolved(kernel) for kernel in (self.fitted, *kernels)]
+        return processes.spectral_factors(values, resolved)[1:]
+
+    def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _Found:  # noqa: C901
+        """Find the best kernel, and condition it, or all that the data leave open, on the data."""
+        (points, targets, roots), n = data, len(data[0])
+        for most in _FEATURES:
+            times = self._kernels(n, most)
+            narrowest, shortest = next(iter(times.items()))
+            moments, scores = self._fit(narrowest, shortest, data, most), {}
+            if not moments.sizes.any():
+                reject("X", "on the space, where features are not zero; check units and coordinates", f"{n} points")
+            if len(times) > 1:
+                scores = self._scores(moments, times, levels)
+            more = self.template.n_features == "auto" and len(self._kernels(n, _FEATURES[1])) > len(times)
+            if not scores or max(scores, key=scores.__getitem__) != narrowest or not more:
+                break
+        kernels = sorted(times, key=times.__getitem__)
+        log_times, logs = (
+            np.log([times[kernel] for kernel in kernels]),
+            [scores.get(kernel, 0.0) for kernel in kernels],
+        )
+        m = self.features.n_features_out_
+        average = average and targets.shape[1] * (m + 1) ** 2 <= 2**26  # 512 MB of covariances
+        best, kept, log_prior = _family(log_times, np.array(logs), average=average)
+        members, top = [kernels[k] for k in kept], kernels[best]
+        everything = self.template.n_features == "all"
+        few = min(max(self._needed(times[members[0]]), 256), m)
+        if (not average and members[0] != self.fitted) or (not everything and 2 * few <= m):
+            moments = self._fit(members[0], times[members[0]], data, None)
+            m = self.features.n_features_out_
+        basis, scales = np.eye(m), np.ones((1, m))
+        if len(members) > 1 or members[0] != self.fitted:
+            values, basis = self._basis()
+            scales = self._scales(values, members)
+        if self.template.kernel is None:  # kernels with K(x, x) = 1 on average over the data
+            heights = scales**2 @ moments.turned(basis).sizes / n
+            factors = [float(f"{1 / height:.3g}") for height in heights]
+            scales = scales * np.sqrt(factors)[:, None]
+            top = factors[members.index(top)] * top
+        own = scales[members.index(kernels[best])]
+        trials = tuple((kernel, scores[kernel]) for kernel in kernels if kernel in scores)
+        if not average or (len(members) == 1 and None not in levels):
+            factor = float(own[0] ** 2)  # all are the same
+            spectrum = moments.spectrum(np.ones(m))
+            found = processes.find_levels(spectrum, (None if levels[0] is None else factor * levels[0], levels[1]))
+            posterior = processes.plain_posterior(spectrum, found)
+            found = replace(found, variance=found.variance / factor, ratio=found.ratio * factor)
+        else:
+            found = processes.find_levels(moments.turned(basis).spectrum(own), levels)
+            rows = roots[:, None] * self.features.transform(points)
+            posterior = processes.average_posterior(rows, (targets, roots), (basis, scales, log_prior), levels)
+        halved = processes.stretched(self.problem.stated, times[kernels[best]] / 2, self.graph)
+        noisy = (found.ratio * found.variance > 1e-4 * targets.var(axis=0)).any()
+        if scores and best == 0 and halved == kernels[0] and noisy and logs[0] > max(logs[1:]) + 2:
+            warn_user(
+                f"The best kernel, {shortened(top)}, has the shortest time of the graph, two of its steps: data "
+                "that vary within shorter distances are taken for noise. Remedies: a kernel with a smaller t, for "
+                "which a graph of shorter steps is built; more points in the space.",
+                FeatureWarning,
+            )
+        return _Found(top, found, trials, posterior)
+
+    def _scores(
+        self, moments: processes.Moments, times: dict[AbstractKernel, float], levels: processes.Levels
+    ) -> dict[AbstractKernel, float]:
+        """Log likelihoods of kernels; the time is refined by halving steps around the best, down to 4 %."""
+        values, basis = self._basis()
+        turned, shortest = moments.turned(basis), min(times.values())
+        scores: dict[AbstractKernel, float] = {}
+
+        def attempt(kernel: AbstractKernel | None, factor: float) -> float:
+            if kernel is None or factor < shortest:
+                return -np.inf
+            if kernel not in scores:
+                try:
+                    scale = self._scales(values, [kernel])[0]
+                except ValueError:  # it cannot be resolved on the graph
+                    return -np.inf
+                spectrum = turned.spectrum(scale, directions=False)
+                scores[kernel] = float(processes.find_levels(spectrum, levels).log_likelihood.sum())
+                times.setdefault(kernel, factor)
+            return scores[kernel]
+
+        for kernel, factor in list(times.items()):
+            attempt(kernel, factor)
+        best = times[max(scores, key=scores.__getitem__)]
+        for step in 2.0 ** (0.5 ** np.arange(1, 5)):
+            best = max((best, best / step, best * step), key=lambda factor: attempt(*self._stretched(factor)))
+        return scores
+
+
+class _Coordinates:
+    """Gaussian kernels exp(-|x - y|^2 / 4t) of the coordinates, where too few data show no space.
+
+    K(x, y) = sum_j p_j cos(w_j (x - y)) with frequencies w_j of all times, and p_j the density of the frequencies
+    of the time t over that of all. So kernels of all times have the same features, cos(w x) and sin(w x).
+    """
+
+    features = None
+
+    def __init__(self, model: Any, points: FloatArray, streams: Streams) -> None:
+        options = {name: getattr(model, name) for name in ("n_features", "field", "teacher", "n_jobs")}
+        FitOptions.of(ManifoldRandomFeatures(**options).get_params(deep=False), streams)  # refuses what is wrong
+        warn_user(
+            f"{len(points)} data are too few to show the space they are from: the process uses straight distances "
+            "between their coordinates (remedy: give the `space`, such as more points without values or a mesh).",
+            FeatureWarning,
+        )
+        centre, extent = points.mean(axis=0), float(np.ptp(points, axis=0).max()) or 1.0
+        gaps = cKDTree(points).query(points, 2)[0][:, 1]
+        spacing = float(np.median(gaps[gaps > 0])) if gaps.any() else extent
+        # Widths sqrt(t) from a quarter of the distance of data, below which a kernel is noise, to a nearly linear
+        # f.
+        octaves = math.ceil(2 * math.log2(4 * extent / (0.24 * spacing)))
+        self.times = (4 * extent) ** 2 * 2.0 ** -np.arange(octaves, -1, -1.0)
+        seed = int(streams.generator("regression.frequencies").integers(2**31))
+        normal = ndtri(qmc.Halton(points.shape[1], rng=seed).random(512 // len(self.times) * len(self.times)))
+        own = np.repeat(self.times, len(normal) // len(self.times))  # the time of each frequency
+        frequencies = normal / np.sqrt(2 * own)[:, None]
+        logs = points.shape[1] / 2 * np.log(self.times[:, None]) - self.times[:, None] * (frequencies**2).sum(
+            axis=1
+        )
+        shares = np.exp(logs - logsumexp(logs, axis=0))
+        roots = np.sqrt(shares / shares.sum(axis=1, keepdims=True))
+        self.scales = np.hstack([roots, roots])  # (K, m)
+        self.frequencies = np.vstack([np.append(centre, 0.0), np.column_stack([frequencies, np.ones(len(own))])])
+
+    def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _Found:
+        """Find the best time, and condition on the data the average over times or, for many values, the best."""
+        points, targets, roots = data
+        rows = roots[:, None] * processes.fourier_features(self.frequencies, points)
+        moments = processes.Moments([(rows, targets)], *rows.shape)
+        tried = [processes.find_levels(moments.spectrum(scale, directions=False), levels) for scale in self.scales]
+        logs = np.array([found.log_likelihood.sum() for found in tried])
+        best, kept, log_prior = _family(np.log(self.times), logs, average=average)
+        kernels, own = [HeatKernel(float(t)) for t in self.times], self.scales[best]
+        if average:
+            family = np.eye(len(own)), self.scales[kept], log_prior
+            posterior = processes.average_posterior(rows, (targets, roots), family, levels)
+        else:
+            posterior = processes.plain_posterior(moments.spectrum(own), tried[best])
+            self.frequencies[1:, -1] = own[: len(own) // 2]
+        trials = tuple(zip(kernels, logs.tolist(), strict=True))
+        return _Found(kernels[best], tried[best], trials, posterior)
+
+
+def _family(log_times: FloatArray, logs: FloatArray, *, average: bool) -> tuple[int, Any, FloatArray]:
+    """The best kernel, those that the data do not exclude, and logarithms of their prior weights, even in log t."""
+    best = int(logs.argmax())
+    if len(logs) < 2 or not average:
+        return best, np.array([best]), np.zeros(1)
+    prior = np.gradient(log_times)
+    posterior = np.exp(logs - logs.max()) * prior
+    kept = np.union1d(np.flatnonzero(posterior > 1e-3 * posterior.max()), [best])
+    return best, kept, np.log(prior[kept])
+
+
+class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
+    """The heat kernel of a space for ``sklearn.gaussian_process``, with a time that is learnt.
+
+    K_t(x, y) = phi_t(x) . phi_t(y) with the features of one fit to a range of times. The kernel and its gradient
+    are continuous in t: after the end of an octave, where features switch to other anchors, it is a mean of both
+    for a sixth of an octave. Features of training points are evaluated once, so a new time costs only products.
+
+    Parameters
+    ----------
+    features : ManifoldRandomFeatures
+        Fitted with ``times``. Clones of the kernel share them. With its ``normalize``, K(x, x) is one on average;
+        multiply the kernel by a ``ConstantKernel`` to learn the variance.
+    t : float, optional
+        Heat time, in units of length squared; by default that of the features, or the middle of their range.
+    t_bounds : pair of float or "fixed", optional
+        Where the time is searched; by default the range of the fit.
+
+    Notes
+    -----
+    Off the space the kernel is zero, with a :class:`FarQueryWarning`: there the standard deviation of a prediction
+    is that of the other kernels of the sum alone. :class:`ManifoldGaussianProcess` returns to its prior instead,
+    and needs O(n m^2) time where ``GaussianProcessRegressor`` needs O(n^3).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process import GaussianProcessRegressor
+    >>> from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
+    >>> from manifoldrf import ManifoldRandomFeatures, ManifoldScaleKernel, Sphere
+    >>> features = ManifoldRandomFeatures(times=(0.1, 0.8), random_state=0).fit(Sphere())
+    >>> points = Sphere().sample(250, seed=1)
+    >>> values = np.sin(3 * points[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=250)
+    >>> kernel = ConstantKernel() * ManifoldScaleKernel(features) + WhiteKernel(1e-3)
+    >>> model = GaussianProcessRegressor(kernel).fit(points[:200], values[:200])
+    >>> model.kernel_.k1.k2
+    ManifoldScaleKernel(t=0.243)
+    >>> bool(np.abs(model.predict(points[200:]) - np.sin(3 * points[200:, 0])).mean() < 0.05)
+    True
+    """
+
+    def __init__(self, features: ManifoldRandomFeatures, t: float | None = None, t_bounds: Any = None) -> None:
+        self.features = features
+        self.t = t
+        self.t_bounds = t_bounds
+        self._kept: list[PreparedPoints] = []
+
+    def __sklearn_clone__(self) -> Self:
+        """A kernel with the same fitted features; clones share what was evaluated at training points."""
+        other = type(self)(**self.get_params())
+        other._kept = self._kept
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be evaluated again."""
+        return vars(self) | {"_kept": []}
+
+    def __repr__(self) -> str:
+        """The class and the time; the default would show its logarithm."""
+        time = format(self.t, ".3g") if isinstance(self.t, Real) else repr(self.t)
+        return f"{type(self).__name__}({'' if self.t is None else f't={time}'})"
+
+    @property
+    def hyperparameter_t(self) -> Hyperparameter:
+        """The time and its bounds, for scikit-learn."""
+        family, bounds = self._family(), self.t_bounds
+        if bounds is None:
+            bounds = family.shortest, family.longest
+        elif not (isinstance(bounds, str) and bounds == "fixed"):
+            try:
+                for end in check_times(bounds):
+                    family.number(end)
+            except (TypeError, ValueError):
+                rule = f"None, 'fixed' or two rising times in the range {family.shortest:g} to {family.longest:g}"
+                reject("t_bounds", rule, repr(bounds))
+        return Hyperparameter("t", "numeric", bounds)
+
+    @property
+    def theta(self) -> FloatArray:
+        """The logarithm of the time, shape (1,), or (0,) for a fixed one."""
+        return np.log([] if self.hyperparameter_t.fixed else [self._time()])
+
+    @theta.setter
+    def theta(self, theta: FloatArray) -> None:
+        if not self.hyperparameter_t.fixed:
+            self.t = float(np.exp(theta[0]))
+
+    @one_blas_thread()
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:  # noqa: FBT001, FBT002
+        """The kernel between points, and with ``eval_gradient`` its derivative by log t.
+
+        Parameters
+        ----------
+        X : array-like of shape (q, d)
+        Y : array-like of shape (p, d), optional
+        eval_gradient : bool
+            Only without ``Y``.
+
+        Returns
+        -------
+        kernel : array of shape (q, q) or (q, p)
+        gradient : array of shape (q, q, 1), or (q, q, 0) for a fixed time
+        """
+        if Y is not None:
+            if eval_gradient:
+                reject("eval_gradient", "False with Y", "True")
+            new = self.features.prepare(X).smooth(self._time())[0]
+            return product(new, self._prepared(Y).smooth(self._time())[0], check_jobs(self.features.n_jobs))
+        kernel, gradient = self._prepared(X).smooth_kernel(self._time())
+        if not eval_gradient:
+            return kernel
+        return kernel, gradient[..., None] if self.n_dims else np.zeros((*kernel.shape, 0))
+
+    @one_blas_thread()
+    def diag(self, X: Any) -> FloatArray:
+        """K(x, x) for each point, shape (q,)."""
+        self._family()  # refuses other features
+        rows = self.features.prepare(X).smooth(self._time())[0]
+        return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+    def is_stationary(self) -> bool:
+        """False: the kernel is not a function of x - y."""
+        return False
+
+    def _family(self) -> TimeRange:
+        if not isinstance(self.features, ManifoldRandomFeatures):
+            reject("features", "ManifoldRandomFeatures", repr(self.features), TypeError)
+        return self.features._family()
+
+    def _time(self) -> float:
+        family = self._family()
+        if self.t is not None:
+            return check_real(self.t, "t", POSITIVE)
+        kernel = self.features.kernel_
+        return kernel.t if isinstance(kernel, HeatKernel) else float(np.sqrt(family.shortest * family.longest))
+
+    def _prepared(self, X: Any) -> PreparedPoints:
+        """Points whose features are kept, because those of training points are needed again for each time."""
+        self._family()  # refuses other features
+        found = self.features.prepare(X)
+        for kept in self._kept:
+            same = kept.family is found.family and kept.normalize == found.normalize
+            if same and np.array_equal(kept.points, found.points):
+                return kept
+        self._kept[:] = [*self._kept[-1:], found]  # training points of two parts of the data
+        return found
+
+
+def _features_facts(features: Any) -> list[tuple[str, str]]:
+    """What notebooks show of the features of a model."""
     if not isinstance(features, ManifoldRandomFeatures):
         return [("features", str(features))]
-    names = {
-        "kernel": "kernel of features",
-        "cloud": "cloud",
-        "graph": "graph",
-        "features": "features",
-        "relative error": "relative error of features",
-    }
-    facts = [(name, _rounded(text).replace("`error_`", "`features_.error_`")) for name, text in features._facts()]
-    return [(names[name], text + of_kernel * (name == "kernel")) for name, text in facts if name in names]
+    shown = ("kernel", "cloud", "graph", "features", "relative error")
+    facts = [(name, text.replace("`error_`", "`features_.error_`")) for name, text in features._facts()]
+    return [(name if name == "features" else f"{name} of features", text) for name, text in facts if name in shown]
 
 
-def _rounded(text: str) -> str:
-    """A text with its long decimal numbers rounded to four digits."""
-    return re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
-
-
-def _check_features(model: Any) -> int:
-    """Raise unless the features of a loaded model take its points; returns their number."""
-    check_integer(model.n_features_in_, "n_features_in_", *[model.features_.n_features_in_] * 2)
-    return int(model.features_.n_features_out_)
+def _rounded(kernel: Any) -> str:
+    """A kernel as text, with its long decimal numbers rounded to four digits."""
+    return re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", shortened(kernel))
 
 
 def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
@@ -691,25 +997,21 @@ def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -
     return points[kept], targets[kept], mass[kept], np.flatnonzero(kept)
 
 
-def data_on_space(problem: GraphKernel, data: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The data of :func:`weighted_data` whose features are not zero; others tell nothing about the space."""
-    window = problem.window(data[0])
-    off = window == 0
-    n, n_off = len(off), int(off.sum())
-    if not n_off:
-        return data
-    if n - n_off < 2:
-        warn_of_far(window)
-        check_on_space(0.0, n_off, n)
-    rows = data[-1][off]
-    text = ", ".join(map(str, rows[:_NAMED])) + (", ..." if n_off > _NAMED else "")
-    warn_user(
-        f"{n_off} of {n} labels are off the space, where features are zero, and are left out of the fit: "
-        f"row{'s' if n_off > 1 else ''} {text} of `X`. Such points may be outliers of the cloud (remedy: check "
-        "their units and coordinates, or leave them out).",
-        FeatureWarning,
-    )
-    return tuple(part[~off] for part in data)
+def on_space(on: Any, numbers: Any) -> Any:
+    """Numbers of the data on the space; the others, rows ``numbers`` of X, are left out with a warning."""
+    n_off = int((~on).sum())
+    if len(on) - n_off < 2:
+        rule = "on the space, where features are not zero; check units and coordinates"
+        reject("X", rule, f"{n_off} of {len(on)} points off it")
+    if n_off:
+        text = ", ".join(map(str, numbers[~on][:5])) + (", ..." if n_off > 5 else "")
+        warn_user(
+            f"{n_off} of {len(on)} labels are off the space, where features are zero, and are left out of the fit: "
+            f"rows {text} of `X`. Such points may be outliers of the cloud (remedy: check their units and "
+            "coordinates, or leave them out).",
+            FeatureWarning,
+        )
+    return np.flatnonzero(on)
 
 
 def space_of(estimator: Any, points: FloatArray) -> Any:
@@ -729,31 +1031,14 @@ def space_of(estimator: Any, points: FloatArray) -> Any:
     return space
 
 
-def check_queries(estimator: Any, X: Any) -> FloatArray:
+def query_points(estimator: Any, X: Any) -> FloatArray:
     """Check points to predict at."""
     check_is_fitted(estimator, "features_")
     return estimator_points(estimator, X, reset=False)[0]
 
 
-def _fits(m: int, c: int) -> bool:
-    """Whether covariances of m weights and an offset, for c outputs, fit into memory."""
-    return c * (m + 1) ** 2 <= modes.MOST_ENTRIES
-
-
 def parts_of(values: FloatArray, m: int) -> Iterator[FloatArray]:
-    """Split rows into parts so small that m features of each row fit into memory."""
-    size = max(1, _ENTRIES_AT_ONCE // m)
+    """Split rows into parts so small that m features of each row take 128 MB."""
+    size = max(1, 2**24 // m)
     for start in range(0, len(values), size):
         yield values[start : start + size]
-
-
-def check_on_space(height: float, n_off: int, n: int | None = None) -> None:
-    """Refuse data whose features are all zero, given the mean of their squares."""
-    if not height > 0:
-        found = f"{n_off} points off it" if n in (None, n_off) else f"{n_off} of {n} points off it"
-        reject("X", "on the space, where features are not zero; check units and coordinates", found)
-
-
-def dense_rows(rows: Any) -> FloatArray:
-    """Return features as a dense float64 array."""
-    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)

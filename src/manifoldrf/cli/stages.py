@@ -61,7 +61,7 @@ _SUFFIXES = (".csv", ".ply")
 # Option of interpolate -> its default, and the methods that use it. The method auto does not try features.
 _USED_BY = {
     "tau": ("cv", ("auto", "kernel", "features", "gp")),
-    "noise": ("cv", ("auto", "gp")),
+    "noise_variance": ("cv", ("auto", "gp")),
     "n_features": ("auto", ("features",)),
 }
 
@@ -221,7 +221,9 @@ def interpolate(
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Values are directions: normalise the result.")
     ] = False,
-    noise: Annotated[float | str, typer.Option(metavar="FLOAT|cv", help="Noise of the method gp.")] = "cv",
+    noise_variance: Annotated[
+        float | str, typer.Option(metavar="FLOAT|cv", help="Variance of the noise of the method gp.")
+    ] = "cv",
     n_features: Annotated[
         int | str, typer.Option(metavar="INTEGER|auto|all", help="Number of features of the method features.")
     ] = "auto",
@@ -233,10 +235,10 @@ def interpolate(
     """
     from manifoldrf import FieldInterpolator, Graph, TriangleMesh
     from manifoldrf._arrays import read_values, value_names
-    from manifoldrf.applications.filling import WIDEST
-    from manifoldrf.applications.interpolation import GP_NODES
+    from manifoldrf.applications.interpolation import GP_NODES, WIDEST
 
-    options: dict[str, Any] = {"tau": tau, "normalize": normalize, "noise": noise, "n_features": n_features}
+    options: dict[str, Any] = {"tau": tau, "normalize": normalize, "noise_variance": noise_variance}
+    options |= {"n_features": n_features}
     options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
     model = FieldInterpolator(method, **options)
     with usage():
@@ -244,7 +246,7 @@ def interpolate(
         run.check()
         check_count(n_features, "--n-features", 1, ("auto", "all"))
         check_number_or(tau, "--tau", "cv", Interval(0.0, WIDEST, low_open=True))
-        check_number_or(noise, "--noise", "cv", NONNEGATIVE)
+        check_number_or(noise_variance, "--noise-variance", "cv", NONNEGATIVE)
         for name, (default, methods) in _USED_BY.items():
             if options[name] != default and method not in methods:
                 reject(f"--{name.replace('_', '-')}", f"left out with the method {method}", options[name])
@@ -253,11 +255,11 @@ def interpolate(
     known_values, known = read_values(values, len(points))
     with usage():
         _check_column(column, known_values, points)
-        if noise != "cv" and method == "auto" and len(points) > GP_NODES:
+        if noise_variance != "cv" and method == "auto" and len(points) > GP_NODES:
             reject(
-                "--noise",
+                "--noise-variance",
                 f"left out with the method auto for more than {GP_NODES} vertices, where gp is not tried",
-                noise,
+                noise_variance,
             )
         if weights is not None and isinstance(space, Graph):
             reject("--weights", "left out for a MESH that is a graph", weights)
@@ -392,7 +394,7 @@ def _graph_text(space: Any) -> str:
 
 def _show_choice(model: Any, graph: str, saved: list[Path], output: Output) -> None:
     """Print the method, its alternatives, and the files."""
-    chosen = {"method": model.method_, "tau": model.tau_, "noise": model.noise_}
+    chosen = {"method": model.method_, "tau": model.tau_, "noise_variance": model.noise_variance_}
     if model.cv_:
         what = "1 - mean cosine" if model.normalize else "mean squared error over the variance"
         title = f"{what}, cross-validated on known vertices; the best of each method"
@@ -405,5 +407,5 @@ def _show_choice(model: Any, graph: str, saved: list[Path], output: Output) -> N
     files = [str(path) for path in saved]
     method = model.method_ + (f" ({settings})" if settings else "")
     text = f"Method: {method}\nGraph: {graph}\nSaved: {', '.join(files)}"
-    facts = chosen | {"graph": graph, "known": model.info_.n_known, "tried": model.cv_}
+    facts = chosen | {"graph": graph, "known": model.n_known_, "tried": model.cv_}
     show(output, facts | {"beats_mean": model.beats_mean_, "output": files}, text)

@@ -32,8 +32,8 @@ from manifoldrf.features.fit import FitRecord, fit_features
 from manifoldrf.features.graph_kernel import warn_of_far
 from manifoldrf.features.options import FitOptions, FrozenParamsMixin, KnnGraph, check_space, estimator_points
 from manifoldrf.features.rules import product
-from manifoldrf.features.scales import PreparedPoints, Scales, check_in_range, check_times, fit_scales
 from manifoldrf.features.state import restore, state_of, summary_rows, text_table
+from manifoldrf.features.times import PreparedPoints, TimeRange, check_in_range, check_times
 from manifoldrf.geometry.graphs import Graph, GraphWarning, as_space
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
@@ -219,33 +219,33 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def _fit(self, X: Any, compute: Any = compute_signatures, learner: str | None = None) -> Self:
         """Fit with signatures from ``compute``, which may use other machines; errors name the learner."""
         space = check_space(self, X)
-        if hasattr(self, "scales_"):  # of an earlier fit
-            del self.scales_
+        if hasattr(self, "times_"):  # of an earlier fit
+            del self.times_
         options = FitOptions.of(self.get_params(deep=False), compute=compute)
         self._streams = options.streams
         if self.times is not None:
-            return self._fit_scales(space, options)
+            return self._fit_times(space, options)
         self.map_, self.record_ = fit_features(space, options, learner)
         self._error: tuple[ErrorEstimate, bool] | None = self.record_.error, False
         return self
 
-    def _fit_scales(self, space: Any, options: FitOptions) -> Self:
-        """Fit at the shortest time of each level, and take the features of the kernel."""
+    def _fit_times(self, space: Any, options: FitOptions) -> Self:
+        """Fit at the shortest time of each octave, and take the features of the kernel."""
         times = check_times(self.times)
         kernel = check_in_range(self.kernel, times)
         check_option(self.field, "field", ("auto", "step"))
 
-        def fit_at(t: float) -> FeatureMap:
-            member = clone(self).set_params(kernel=HeatKernel(t), times=None, normalize=False)
-            member.random_state = options.streams.generator(f"scales.{t!r}")
+        def fit_at(t: float) -> tuple[FeatureMap, ErrorEstimate]:
+            member: Any = clone(self).set_params(kernel=HeatKernel(t), times=None, normalize=False)
+            member.random_state = options.streams.generator(f"times.{t!r}")
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
             hidden = (FeatureWarning, GraphWarning) if t > times[0] else ()
             with without_warnings(*hidden):
-                fitted: FeatureMap = member._fit(space, options.teaching.compute).map_
-            return fitted
+                member._fit(space, options.teaching.compute)
+            return member.map_, member.record_.error
 
-        self.scales_ = fit_scales(fit_at, times, options.n_jobs)
-        return self._use(self.scales_, kernel)
+        self.times_ = TimeRange.fit(fit_at, times, options.n_jobs)
+        return self._use(self.times_, kernel)
 
     def at(self, kernel: Any) -> Self:
         """The features of another kernel from the same fit, which must have been made with ``times``.
@@ -271,7 +271,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """
         family = self._family()
         found = copy.copy(self)
-        del found.scales_
+        del found.times_
         found.kernel = kernel if isinstance(kernel, AbstractKernel) else HeatKernel(kernel)
         found.times = None
         return found._use(family, found.kernel)
@@ -293,15 +293,15 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         points, _ = self._check_queries(Z)
         return PreparedPoints(self._family(), points, bool(self.normalize), check_jobs(self.n_jobs), warn=True)
 
-    def _family(self) -> Scales:
+    def _family(self) -> TimeRange:
         check_is_fitted(self, "map_")
-        if not hasattr(self, "scales_"):
+        if not hasattr(self, "times_"):
             raise ValueError("Features of other times need a fit with a range of times: times=(shortest, longest).")
-        family: Scales = self.scales_
+        family: TimeRange = self.times_
         return family
 
-    def _use(self, family: Scales, kernel: AbstractKernel) -> Self:
-        """Take the features of a kernel from the tables of all scales."""
+    def _use(self, family: TimeRange, kernel: AbstractKernel) -> Self:
+        """Take the features of a kernel from the tables of all times."""
         self.map_ = family.at(kernel, normalize=bool(self.normalize))
         unknown = ErrorEstimate(np.nan, np.nan, np.nan, None, np.nan)
         self.record_ = FitRecord((("times", family.described(kernel)),), "step", "of each octave", unknown)

@@ -10,7 +10,7 @@ from manifoldrf._validation import check_flag, check_integer, reject
 from manifoldrf.features.errors import ErrorEstimate, brief
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fit import FitRecord
-from manifoldrf.features.scales import Scales
+from manifoldrf.features.times import TimeRange
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import FrozenParams, ScaledKernel
 
@@ -22,9 +22,9 @@ _PLAIN = (
 
 def state_of(features: Any) -> dict[str, Any]:
     """The state of a fitted estimator in values that a file can hold, without ``n_jobs``, which changes nothing."""
-    family = getattr(features, "scales_", None)
+    family = getattr(features, "times_", None)
     return {
-        "scales": family,
+        "times": family,
         "params": plain_params(features, without=("n_jobs",)),
         "map": features.map_.kernel.stated if family is not None else features.map_,
         "record": features.record_,
@@ -38,11 +38,11 @@ def state_of(features: Any) -> dict[str, Any]:
 def restore(features: Any, state: dict[str, Any]) -> Any:
     """Give an estimator the state from a file; raises if the state is not one that was saved."""
     fitted, record, error = state["map"], state["record"], state["error"]
-    if state["scales"] is not None:
-        if not isinstance(state["scales"], Scales):
-            raise TypeError("its scales are none")
-        features.scales_ = features._source = state["scales"]
-        fitted = features.scales_.at(fitted, normalize=bool(features.normalize))
+    if state["times"] is not None:
+        if not isinstance(state["times"], TimeRange):
+            raise TypeError("its range of times is none")
+        features.times_ = features._source = state["times"]
+        fitted = features.times_.at(fitted, normalize=bool(features.normalize))
     if (
         not isinstance(fitted, FeatureMap)
         or not isinstance(error, ErrorEstimate)

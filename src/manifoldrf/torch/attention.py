@@ -213,7 +213,7 @@ class ManifoldAttention(nn.Module):
     causal : bool, default=False
         Whether tokens see only themselves and the tokens before them.
     trainable_times : bool, default=False
-        Whether each head learns the time of its heat kernel. ``features`` is then one fit with ``scales``, and the
+        Whether each head learns the time of its heat kernel. ``features`` is then one fit with ``times``, and the
         times of ``n_heads`` heads begin evenly spread over its range.
     projections : bool, default=True
         Whether values and results pass through linear layers. If False, heads are parts of the tokens.
@@ -417,9 +417,9 @@ class FixedPositions(nn.Module):
 def _head_times(features: tuple[Any, ...], n_heads: int) -> nn.ModuleList:
     """One heat kernel with a trainable time for each head."""
     number = check_integer(n_heads, "n_heads", 1)
-    family = getattr(features[0], "scales_", None) if len(features) == 1 else None
+    family = getattr(features[0], "times_", None) if len(features) == 1 else None
     if family is None:
-        reject("features", "one fit with `scales` where times are trained", f"{len(features)} without")
+        reject("features", "one fit with `times` where times are trained", f"{len(features)} without")
     times = np.geomspace(family.shortest, family.longest, number + 2)[1:-1]
     heads = [DifferentiableFeatures(features[0], float(t)) for t in times]
     for head in heads:
