@@ -18,7 +18,7 @@ from manifoldrf.features.options import FitOptions
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.paths import farthest_nodes, nearest_sources
 from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.engines import row_memory
+from manifoldrf.signatures.teachers import row_memory
 
 
 def spacing_of(volume: float, m: int, dim: int) -> float:

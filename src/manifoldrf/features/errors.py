@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.stats import chi2
 
 from manifoldrf._codec import stored
 from manifoldrf._random import Streams
@@ -15,10 +14,9 @@ from manifoldrf._validation import FloatArray
 from manifoldrf.features.graph_kernel import GraphKernel
 from manifoldrf.features.rules import WalkStep, interpolation_rule
 from manifoldrf.geometry.csr import reciprocal
-from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.heat import HeatExtension, SurfaceReach, heat_graph, inner_steps
+from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.model_spaces import AbstractBall
-from manifoldrf.geometry.sampling import ThinnedMesh
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
 from manifoldrf.kernels.graph_kernels import PowerKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
@@ -118,69 +116,30 @@ def brief(error: float) -> str:
 def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | None:
     """Estimate how far the heat kernel of a graph is from that of the space, by comparison with a second graph.
 
-    A heat graph is compared with one whose steps are twice as long. The error is of first order in the time of a
-    step, so the error of the other graph is twice as large, and the change equals the error. Other graphs are
-    compared with a heat graph. Both kernels are evaluated at points of the space, through their rows.
+    The second graph has half as many steps, so its error from steps is twice as large, and it is built on the space
+    as half of the data show it, whose error is larger, too: the change is about the error. Graphs that are not heat
+    graphs are compared with one. Both kernels are evaluated at points of the space, through their rows.
     """
     stated = kernel.stated.kernel if isinstance(kernel.stated, ScaledKernel) else kernel.stated
-    if not isinstance(stated, HeatKernel):
+    if not isinstance(stated, HeatKernel) or kernel.space is None:
         return None
-    other = _second_graph(kernel, stated.t, n_jobs)
-    if other is None:
-        return None
+    steps = kernel.graph.n_steps or 0
+    fewer: Any = "auto" if steps < 4 else 2 * round(steps / 4)
+    with without_warnings(Warning):
+        try:
+            other = heat_graph(kernel.space.half(), stated.t, n_steps=fewer, n_jobs=n_jobs)
+        except ValueError:  # too few points
+            return 1.0
     points = _sample_points(kernel, stated.t, streams.generator("features.graph error"))
-    measure = (other.degrees if other.weights is None else other.weights) / kernel.unit
-    here = _kernel_between(kernel.graph, kernel.measure, kernel, stated.t, points, n_jobs)
-    there = _kernel_between(other, measure, kernel, stated.t, points, n_jobs)
-    lost, extension, metric = 0.0, kernel.graph.extension, kernel.graph.metric
-    if isinstance(extension, HeatExtension) and (
-        metric is None or metric._gaussian_step(extension.bandwidth, extension.radius)[1] == extension.bandwidth / 4
-    ):
-        # Steps lose the heat beyond their reach, and longer ones the same share: the share of the squared length of
-        # a step times the norm of t dK/dt over that of K, in flat space. (On curved metrics the bandwidth makes up
-        # for it.)
-        dim, reach = kernel.dim, 2 * extension.radius**2 / extension.bandwidth
-        lost = float(chi2.sf(reach, dim + 2) - chi2.sf(reach, dim)) * np.sqrt(dim**2 / 16 + dim / 8)
-    return float(np.hypot(relative_error(there, here), lost))
-
-
-def _second_graph(kernel: GraphKernel, t: float, n_jobs: int) -> Graph | None:
-    """A heat graph of the same nodes with steps twice as long, or half as long if those do not fit into memory.
-
-    Its volumes come from another source if possible, because a comparison does not show what both graphs share:
-    areas on open meshes, estimates inside balls. Those of other grids are trusted.
-    """
-    graph, mesh = kernel.graph, kernel.graph.mesh
-    space: Any = graph.positions if mesh is None else mesh
-    weights: Any = "auto"
-    reach = getattr(graph.extension, "surface", None)
-    if isinstance(reach, SurfaceReach) and reach.fine is not None:
-        thinned = ThinnedMesh.of(reach.fine, np.arange(reach.fine.n_vertices), graph.n_nodes)
-        space = dataclasses.replace(thinned, n_inner=inner_steps(reach.fine, graph.time(1.0)))
-    elif mesh is not None and len(mesh.boundary_vertices):
-        weights = mesh.vertex_areas()
-    elif (
-        kernel.manifold is not None and not isinstance(kernel.manifold, AbstractBall) and graph.weights is not None
-    ):
-        weights = graph.weights
-    for longer in (2.0, 0.5):
-        step = None if graph.n_steps is None else graph.time(longer)
-        with without_warnings(GraphWarning):
-            try:
-                return heat_graph(
-                    space,
-                    t if step is None else 2 * step,
-                    n_steps="auto" if step is None else 2,
-                    weights=weights,
-                    dim=kernel.dim,
-                    metric=graph.metric,
-                    noise=0,  # the nodes are on the space already
-                    n_jobs=n_jobs,
-                )
-            except ValueError:  # steps too wide for the memory, or too few nodes
-                if step is None:
-                    return None
-    return None
+    here, there = (
+        _kernel_between(
+            graph, (graph.degrees if graph.weights is None else graph.weights), kernel, stated.t, points
+        )
+        for graph in (kernel.graph, other)
+    )
+    cloud = getattr(kernel.space, "cloud", None)
+    dropped = 0.0 if cloud is None else cloud.n_outliers / max(1, cloud.n_given)
+    return float(np.hypot(relative_error(there, here), dropped if dropped > 0.01 else 0.0))
 
 
 def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> FloatArray:
@@ -201,11 +160,12 @@ def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> F
 
 
 def _kernel_between(
-    graph: Graph, measure: FloatArray, kernel: GraphKernel, t: float, points: FloatArray, n_jobs: int
+    graph: Graph, measure: FloatArray, kernel: GraphKernel, t: float, points: FloatArray
 ) -> FloatArray:
     """The heat kernel of a graph between points of the space, over the product of the measure at both."""
     n = 0 if graph.n_steps is None else round(t / graph.time(1.0))
     rule: Any = WalkStep(graph) if n >= 2 else interpolation_rule(graph, kernel.dim)
     series = PowerKernel(n - 2 if n >= 2 else n) if n else HeatKernel(t).resolve(graph, kernel.dim)
-    columns = (rule.rows(points) @ sparse.diags_array(reciprocal(np.sqrt(measure)))).T.toarray()  # (N, points)
-    return np.asarray(columns.T @ series.apply(graph, columns, n_jobs=n_jobs))
+    places = graph.placed(points)
+    columns = (rule.rows(places) @ sparse.diags_array(reciprocal(np.sqrt(measure)))).T.toarray()  # (N, points)
+    return np.asarray(columns.T @ series.apply(graph, columns))

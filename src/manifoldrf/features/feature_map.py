@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import quick_map, quiet_underflow, search_jobs
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices, check_real, reject
 from manifoldrf.features.graph_kernel import GraphKernel, warn_of_far
@@ -26,6 +27,7 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.paper.network import NetworkField
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
     """phi(z)_l = sqrt(w_l) g(z, anchor l), where g(z, .) = rows(z) @ table, times a window that is 0 off the space.
@@ -113,7 +115,7 @@ class FeatureMap:
     @cached_property
     def _blocks(self) -> Blocks | None:
         """The table for fused products, where the rule is a step between the cells of a flat space."""
-        if not isinstance(self.rule, WalkStep) or self.rule.cells is None:
+        if not isinstance(self.rule, WalkStep) or self.rule.fused is None:
             return None
         return make_blocks(self.table, self.graph.positions)
 

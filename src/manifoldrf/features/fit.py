@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._runtime import without_warnings
+from manifoldrf._codec import stored
+from manifoldrf._runtime import stage_of, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.features.anchors import Quadrature, choose_anchors, fit_weights
 from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, warn
@@ -29,9 +30,9 @@ from manifoldrf.geometry.sampling import thin
 from manifoldrf.kernels.graph_kernels import shifted
 from manifoldrf.metrics import frobenius, relative_error
 from manifoldrf.paper.network import TrainingInfo, fit_network
-from manifoldrf.signatures.engines import stage_of
 
 
+@stored
 @dataclass(frozen=True)
 class FitRecord:
     """What was chosen in a fit, for the summary.

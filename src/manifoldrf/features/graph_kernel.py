@@ -2,15 +2,17 @@
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 from scipy import sparse
+from scipy.stats import chi2
 
+from manifoldrf._codec import check_types, stored
 from manifoldrf._random import Streams
-from manifoldrf._runtime import quick_map, warn_user
+from manifoldrf._runtime import quick_map, stage_of, warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
 from manifoldrf.features.graphs import build_graph, function_values
 from manifoldrf.features.options import FitOptions, Teaching
@@ -19,18 +21,19 @@ from manifoldrf.geometry.csr import as_dense, check_amounts, reciprocal, row_pea
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.sampling import Sampling
+from manifoldrf.geometry.spaces import AbstractSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
 from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.engines import choose_teacher, row_memory, stage_of
-from manifoldrf.signatures.options import Counts, Walks
-from manifoldrf.signatures.teachers import check_kernel
+from manifoldrf.signatures.teachers import Exact, check_kernel, choose_form, row_memory
 
 __all__ = ["FarQueryWarning"]
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class GraphKernel:
     """A kernel K = h(W) on a graph that discretises a space.
@@ -55,6 +58,8 @@ class GraphKernel:
         The space itself, if it is a named one: the nodes are its grid.
     asymmetric : bool
         Whether rows of the kernel replace signatures, because it has no nonnegative features.
+    space : AbstractSpace, optional
+        What the graph was built on, for an estimate of its error; not kept in files.
     """
 
     graph: Graph
@@ -64,9 +69,19 @@ class GraphKernel:
     per_volume: bool
     manifold: AbstractManifold | None = None
     asymmetric: bool = False
+    space: AbstractSpace | None = None
 
     def __post_init__(self) -> None:
         check_integer(self.dim, "dim", 1, max(self.graph.positions.shape[1], 1))
+
+    def _state(self) -> dict[str, Any]:
+        """Fields for a file: the space holds the data, and only serves the estimate of the error."""
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "space"}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> "GraphKernel":
+        check_types(get_type_hints(cls), state)
+        return cls(**state)
 
     @cached_property
     def series(self) -> AbstractKernel:
@@ -147,13 +162,27 @@ class GraphKernel:
 
     def distance(self, queries: FloatArray) -> FloatArray:
         """Distance to the nearest node or, on a mesh or a noisy cloud, to the surface, shape (q,)."""
-        extension, projection = self.graph.extension, self.graph.projection
-        mesh = None if extension is None else extension.whole_mesh()
+        mesh = self._mesh
         if mesh is not None:
             return np.asarray(np.linalg.norm(queries - mesh.closest_points(queries).points, axis=1))
         placed = self.graph.placed(queries)
         distances = np.asarray(self.graph._search.knn(placed, 1)[0][:, 0])
-        return distances if projection is None else np.hypot(distances, np.linalg.norm(queries - placed, axis=1))
+        return np.hypot(distances, np.linalg.norm(queries - placed, axis=1))
+
+    @property
+    def _mesh(self) -> TriangleMesh | None:
+        """The mesh that points are on, if any."""
+        return None if self.graph.extension is None else self.graph.extension.whole_mesh()
+
+    @property
+    def _noise(self) -> float:
+        """Distance from the space that one in a thousand noisy points exceeds."""
+        extension = self.graph.extension
+        if extension is None or extension.noise_std == 0:
+            return 0.0
+        return float(
+            extension.noise_std * np.sqrt(chi2.isf(1e-3, max(1, self.graph.positions.shape[1] - self.dim)))
+        )
 
     def window(self, queries: FloatArray, placed: FloatArray | None = None) -> FloatArray:
         """Factor of the features, shape (q,): 1 near the space, falling smoothly to 0 at twice that distance.
@@ -165,12 +194,11 @@ class GraphKernel:
         distances, nodes = self.graph._search.knn(placed, 1)
         distances, reaches = distances[:, 0], self.reaches[nodes[:, 0]]
         away = np.flatnonzero(distances > reaches)
-        if self.graph.mesh is not None and len(away):  # far from all vertices, but maybe inside a large face
+        if self._mesh is not None and len(away):  # far from all nodes, but maybe inside a large face
             distances[away] = self.distance(queries[away])
-        projection = self.graph.projection
-        if projection is not None:  # farther from the surface than noise is
+        if placed is not queries:  # farther from the surface than noise is
             moved = np.linalg.norm(queries - placed, axis=1)
-            distances = np.hypot(distances, np.maximum(moved - projection.typical_distance, 0.0))
+            distances = np.hypot(distances, np.maximum(moved - self._noise, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             beyond = np.where(distances <= reaches, 0.0, np.clip(distances / reaches - 1.0, 0.0, 1.0))
         return np.asarray((1 - beyond) ** 2 * (1 + 2 * beyond))
@@ -198,7 +226,7 @@ def discretise(space: Any, options: FitOptions) -> tuple[GraphKernel, Discretisa
     if kernel is not None and not callable(kernel):
         check_kernel(kernel)
     with stage_of(options.progress, "graph"):
-        graph, stated, dim, notes = build_graph(space, kernel, options.graph, options.n_jobs)
+        graph, stated, dim, notes, known = build_graph(space, kernel, options.graph, options.n_jobs)
     series_error = None
     if isinstance(stated, AbstractKernel):
         resolved = stated.resolve(graph, dim).on(graph)
@@ -211,7 +239,7 @@ def discretise(space: Any, options: FitOptions) -> tuple[GraphKernel, Discretisa
         text = f"fitted to the given function, relative error {series_error:.2g} on held-out pairs"
         notes = (*notes, ("series", text))
     manifold = space if isinstance(space, AbstractManifold) else None
-    found = GraphKernel(graph, stated, resolved, dim, per_volume, manifold, asymmetric=not resolved.is_positive)
+    found = GraphKernel(graph, stated, resolved, dim, per_volume, manifold, not resolved.is_positive, known)
     if not found.width > 0:
         reject("kernel", "one with a nonconstant term, on a graph with edges", f"{resolved}, {found.width:g} wide")
     return found, Discretisation((*notes, ("dimension", str(dim))), series_error)
@@ -288,18 +316,12 @@ def _signature_rows(
 ) -> Iterator[tuple[IntArray, Any]]:
     """Blocks of sources with their entries at the targets, as writable CSR arrays; blocks fit in memory."""
     graph, teacher = kernel.graph, teaching.teacher
-    options: dict[str, Any] = {}
-    if isinstance(teacher, Walks | Counts):
-        options = teacher.get_params()
-        teacher = "walks" if isinstance(teacher, Walks) else "counts"
-    if teacher == "auto":
-        teacher = choose_teacher(graph, series, sources, 2**32).teacher  # of all rows; kept ones are smaller
-    if teacher in ("exact", "frontier"):
-        options = {"tol": 1e-7}
+    if isinstance(teacher, str):  # "auto" or "exact"
+        teacher = Exact(1e-7, choose_form(graph, series, len(sources), 1e-7, 2**32))  # kept rows are smaller
     everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
     size = len(sources)
-    if isinstance(teacher, str):  # a function given by the user is called once for all sources
-        dense = teacher == "exact" or 8 * graph.n_nodes * size <= 2**28
+    if not callable(teacher):  # a function given by the user is called once for all sources
+        dense = teacher == Exact(1e-7, "dense") or 8 * graph.n_nodes * size <= 2**28
         size = max(1, int(2**28 / (8.0 * graph.n_nodes if dense else row_memory(graph, series))))
 
     def advance(before: int, what: str, done: int, total: int) -> None:
@@ -317,7 +339,6 @@ def _signature_rows(
             seed=teaching.seed,
             n_jobs=teaching.n_jobs,
             progress=functools.partial(advance, start),
-            **options,
         )
         rows = sparse.csr_array(found.rows if everything else found.rows[:, targets])
         yield some, rows if rows.data.flags.writeable else rows.copy()

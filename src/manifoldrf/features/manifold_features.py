@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from manifoldrf._codec import save_state
+from manifoldrf._codec import save_value, stored
 from manifoldrf._files import html_table
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import one_blas_thread, quiet_underflow, without_warnings
@@ -40,14 +40,12 @@ from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.paper.network import Network, TrainingInfo
-from manifoldrf.signatures.options import Walks
-from manifoldrf.signatures.teachers import compute_signatures
+from manifoldrf.signatures.teachers import Walks, compute_signatures
 
 __all__ = ["ManifoldRandomFeatures", "heat_signature"]
 
-KIND = "ManifoldRandomFeatures"  # of a file
 
-
+@stored
 class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Nonnegative feature vectors of points of a curved space, whose inner products are a kernel of the space.
 
@@ -193,7 +191,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             DiffusionKernel(20.0),
             "all",
             normalize=False,
-            graph=KnnGraph(n_neighbors=8),
+            graph=KnnGraph(n_neighbors=8, bandwidth="mean", density_correction=0.0),
             teacher=Walks(n_walks=100_000, p_halt=0.01),
             field=Network(),
             anchors="all",
@@ -527,7 +525,11 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         because they are not needed after the fit. Neither is ``n_jobs``: a loaded model has the default.
         """
         self._map()
-        return save_state(path, KIND, state_of(self))
+        return save_value(path, self)
+
+    def _state(self) -> dict[str, Any]:
+        """What a file holds."""
+        return state_of(self)
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:

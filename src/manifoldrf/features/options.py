@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import warn_user
+from manifoldrf._runtime import Progress, silent, warn_user
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -28,7 +29,7 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
-from manifoldrf.geometry.clouds import check_noise
+from manifoldrf.geometry.cleaning import check_noise
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.heat import check_steps
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -36,9 +37,7 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import FrozenParams
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.paper.network import Network
-from manifoldrf.signatures.engines import Progress, silent
-from manifoldrf.signatures.options import Counts, Walks
-from manifoldrf.signatures.teachers import Signatures, compute_signatures
+from manifoldrf.signatures.teachers import Signatures, check_teacher, compute_signatures
 
 __all__ = ["HeatGraph", "KnnGraph", "MeshGraph"]
 
@@ -52,6 +51,7 @@ def _check_metric(metric: Any) -> None:
         reject("metric", "None or a manifold", repr(metric), TypeError)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class HeatGraph(FrozenParams):
     """A graph whose walk is the heat flow of the space, as built by :func:`heat_graph`.
@@ -105,6 +105,7 @@ class HeatGraph(FrozenParams):
         return all(getattr(self, part.name) is part.default for part in others)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class KnnGraph(FrozenParams):
     """A graph of nearest neighbours of the points as they are, as built by :func:`knn_graph`.
@@ -112,7 +113,7 @@ class KnnGraph(FrozenParams):
     Parameters
     ----------
     n_neighbors : int
-    bandwidth : {"median", "local"} or float, optional
+    bandwidth : {"median", "mean", "local"} or float, optional
         By default "local" above 3 dimensions, else "median".
     density_correction : float, optional
         In [0, 1]; by default 1 for kernels in the manifold clock, which should not depend on the density of the
@@ -135,7 +136,7 @@ class KnnGraph(FrozenParams):
     def __post_init__(self) -> None:
         check_integer(self.n_neighbors, "n_neighbors", 1)
         if isinstance(self.bandwidth, str):
-            check_option(self.bandwidth, "bandwidth", ("median", "local"))
+            check_option(self.bandwidth, "bandwidth", ("median", "mean", "local"))
         elif self.bandwidth is not None:
             check_real(self.bandwidth, "bandwidth", POSITIVE)
         if self.density_correction is not None:
@@ -143,6 +144,7 @@ class KnnGraph(FrozenParams):
         _check_metric(self.metric)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class MeshGraph(FrozenParams):
     """The edges of a mesh, as built by :func:`mesh_graph`.
@@ -200,8 +202,7 @@ class FitOptions:
             check_option(field, "field", FIELDS)
         elif field.checkpoint is not None and params["random_state"] is None:
             reject("random_state", "given with a checkpoint, or training cannot be resumed", None)
-        if not (callable(teacher) or isinstance(teacher, Walks | Counts)):
-            check_option(teacher, "teacher", ("auto", "exact"))
+        check_teacher(teacher)
         anchors = check_option(params["anchors"], "anchors", ANCHORS)
         n_features = check_count(params["n_features"], "n_features", 1, ("auto", "all"))
         if anchors == "all" and not isinstance(n_features, str):

@@ -5,6 +5,7 @@ barycentric weights. Features are such rows times a table.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations_with_replacement, pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -12,12 +13,14 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial import cKDTree
 
+from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
 from manifoldrf._runtime import one_blas_thread, quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
 from manifoldrf.geometry.csr import as_dense, csr_parts, product_above, read_only_view
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, weigh
+from manifoldrf.geometry.layout import bent_square
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import Cells, NeighborSearch, collect, room_for, visiting_order
 
@@ -37,6 +40,7 @@ class PointRule(Protocol):
         """CSR array of shape (q, n_nodes); rows sum to one (to zero out of reach), independently of each other."""
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class WalkStep:
     """One step of the walk on a graph, by its rule for new points."""
@@ -61,19 +65,24 @@ class WalkStep:
         steps.data = np.divide(steps.data, totals, out=np.zeros_like(steps.data), where=totals > 0)
         return steps
 
-    @property
-    def cells(self) -> Cells | None:
-        """Cells of the nodes of a heat graph in a flat space of few dimensions; None for other graphs."""
+    @cached_property
+    def fused(self) -> "FusedRule | None":
+        """What a fused product with a table needs, for heat graphs in few coordinates; None for other graphs."""
         extension = self.graph.extension
-        if (
-            not isinstance(extension, HeatExtension)
-            or extension.surface is not None
-            or self.graph.metric is not None
-        ):
-            return None
-        return extension.search.cells(extension.radius)
+        steps = extension.fused() if isinstance(extension, HeatExtension) else None
+        cells = None if steps is None else steps.search.cells(extension.radius)
+        return None if cells is None else FusedRule(extension, cells, steps)
 
 
+class FusedRule(NamedTuple):
+    """A heat step in cells of the size of its reach."""
+
+    extension: Any
+    cells: Cells
+    steps: Any  # FusedSteps
+
+
+@stored
 @dataclass(frozen=True, eq=False)
 class JoinedSteps:
     """Steps on several graphs side by side, for tables of all their nodes."""
@@ -91,6 +100,7 @@ class JoinedSteps:
         return sparse.hstack([part.rows(queries) for part in self.parts], format="csr")
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Interpolation:
     """Local quadratic least squares in the principal axes of the nearest known nodes.
@@ -138,6 +148,7 @@ class Interpolation:
         return weights
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Barycentric:
     """Barycentric coordinates of the nearest point of a mesh whose vertices are the nodes."""
@@ -160,8 +171,6 @@ def interpolation_rule(graph: Graph, dim: int, nodes: IntArray | None = None) ->
     if graph.mesh is not None and nodes is None:
         return Barycentric(graph.mesh)
     search = NeighborSearch(graph.positions if nodes is None else graph.positions[nodes], graph.metric)
-    if nodes is None:
-        search.share_tree(graph._search)
     n, d = search.points.shape
     if dim > 5:  # a quadratic would need more than a hundred neighbours, most of them far away
         return Interpolation(search, 0, min(2 * dim, n))
@@ -257,11 +266,9 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
 
 def step_times_table(rule: Any, blocks: "Blocks", queries: FloatArray, n_jobs: int) -> FloatArray:
     """One heat step between the cells of a rule times a table, dense; half the time of both products."""
-    extension, cells = rule.graph.extension, rule.cells
-    places, heat = (
-        read_only_view(np.ascontiguousarray(queries)),
-        (read_only_view(extension.factors), extension.bandwidth),
-    )
+    extension, cells, steps = rule.fused
+    places = read_only_view(np.ascontiguousarray(extension.nodes.inside(queries)))
+    heat = tuple(map(read_only_view, (steps.search.points, *steps[1:]))), extension.bandwidth
     visits = visiting_order(places, cells)
     return _by_blocks(
         lambda out, span: heat_step_rows(places, visits, cells, heat, blocks, out, span),
@@ -356,20 +363,38 @@ def heat_step_rows(queries, visits, cells, heat, blocks, out, span):  # type: ig
     """out[i] = one heat step from query i times a table, without forming the matrix of steps.
 
     Consecutive queries are close to each other, so rows of the table are still in the cache. ``heat`` holds the
-    Sinkhorn factors of the nodes and the bandwidth of a step.
+    parts of the steps and their bandwidth.
     """
+    (points, node_of, factors, frames, ricci), bandwidth = heat
     row = np.zeros(BLOCK * ((len(blocks.order) + BLOCK - 1) // BLOCK))
     ranges = np.zeros((9, 2), np.int64)
     columns, squares = room_for(256)
     for i in visits[span[0] : span[1]]:
         found, columns, squares = collect(queries[i], cells, ranges, columns, squares)
-        total = weigh(squares[:found], columns, heat[0], heat[1])
+        if len(frames) > 0:
+            _bend(queries[i], found, columns, squares, points, (node_of, frames, ricci, bandwidth))
+        total = weigh(squares[:found], columns, factors, bandwidth)
         row[:] = 0.0
         for p in range(found if total > 0 else 0):
-            for q in range(blocks.ends[columns[p]], blocks.ends[columns[p] + 1]):
+            node = node_of[columns[p]]
+            for q in range(blocks.ends[node], blocks.ends[node + 1]):
                 _add_block(row, np.uint64(blocks.starts[q]), blocks.values, q * _8, squares[p] / total)
         for c in range(len(blocks.order)):
             out[i, blocks.order[c]] = row[c]
+
+
+@compiled()
+def _bend(query, found, columns, squares, points, bends):  # type: ignore[no-untyped-def]
+    """Turn squared chords from a query into exponents of the heat kernel, with the frame of the nearest node."""
+    node_of, frames, ricci, bandwidth = bends
+    near = 0
+    for p in range(found):
+        if squares[p] < squares[near]:
+            near = p
+    if found > 0:
+        k = node_of[columns[near]]
+        for p in range(found):
+            squares[p] = bent_square(points[columns[p]], query, frames[k], ricci[k], squares[p], bandwidth)
 
 
 @compiled()

@@ -68,8 +68,9 @@ def knn_graph(
         A NeighborSearch over valid points is used unchanged, with its own metric and threads.
     n_neighbors : int, optional
         In [1, n - 1]. By default 8, or n - 1 for fewer than nine points.
-    bandwidth : {"median", "local"} or float, default="median"
-        "median" is the median squared distance to a neighbour. "local" sets s_i to the distance to the 7th
+    bandwidth : {"median", "mean", "local"} or float, default="median"
+        "median" is the median squared distance to a neighbour, "mean" twice the square of the mean distance, which
+        gives the kernels of the paper. "local" sets s_i to the distance to the 7th
         neighbour (Zelnik-Manor and Perona), or to the last if there are fewer. Use it for clouds whose density
         varies over orders of magnitude, such as descriptors in many dimensions. A point that coincides with all
         these neighbours gets the median width.
@@ -324,9 +325,9 @@ def _check_bandwidth(bandwidth: str | float, distances: FloatArray) -> float:
     """The width of the Gaussian affinity."""
     if not isinstance(bandwidth, str):
         return check_real(bandwidth, "bandwidth", POSITIVE)
-    if bandwidth != "median":
-        reject("bandwidth", f"'median', 'local' or a number in {POSITIVE}", repr(bandwidth))
-    median = float(np.median(distances**2))
+    if bandwidth not in ("median", "mean"):
+        reject("bandwidth", f"'median', 'mean', 'local' or a number in {POSITIVE}", repr(bandwidth))
+    median = float(np.median(distances**2) if bandwidth == "median" else 2 * distances.mean() ** 2)
     if median == 0:
         reject("bandwidth", "a positive number where most neighbours coincide", "a median distance of 0")
     return median

@@ -64,6 +64,8 @@ class CleanCloud:
         Orthonormal directions that hold the cloud.
     dim : int
         Dimension of the space.
+    raw : array of shape (m, r)
+        The points that were examined, with noise and outliers.
     noise_std : float
         Standard deviation of the noise per coordinate, 0 if none was found.
     surface : LocalSurface or None
@@ -87,6 +89,7 @@ class CleanCloud:
     origin: FloatArray
     axes: FloatArray
     dim: int
+    raw: FloatArray
     noise_std: float = 0.0
     surface: LocalSurface | None = None
     structured: bool = False
@@ -206,7 +209,7 @@ def clean_cloud(
     search = NeighborSearch(inside, None, threads)
     usual = NeighborSearch(inside[loneliness(*around(search)) < 3], None, threads)
     shape = _examine(usual, noise_std, None if dim is None else min(dim, n_axes))
-    found = CleanCloud(inside, origin, axes, dim or 0, n_given=len(given), n_merged=len(given) - n)
+    found = CleanCloud(inside, origin, axes, dim or 0, inside, n_given=len(given), n_merged=len(given) - n)
     if shape is None:
         return replace(found, dim=min(dim or estimate_dimension(search), n_axes))
     if shape.dim == n_axes:

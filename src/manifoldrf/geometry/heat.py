@@ -244,6 +244,13 @@ class HeatExtension(AbstractExtension):
         found.sum_duplicates()  # a node and its images
         return found
 
+    def fused(self) -> Any:
+        """What a fused step needs: points of nodes and images, the node and factor of each, frames and curvature.
+
+        None where steps need more than straight lines and curvature.
+        """
+        return self.nodes.fused(self.factors)
+
     def place(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Where points are on the space."""
         return self.nodes.place(queries, n_jobs)

@@ -23,7 +23,7 @@ from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
 from manifoldrf.geometry.edges import Edge
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, ball_along_edges, without_self
-from manifoldrf.geometry.nodes import AbstractNodes, step_reach
+from manifoldrf.geometry.nodes import AbstractNodes, FusedSteps, step_reach
 from manifoldrf.geometry.patches import LocalSurface, fit_patches, into_axes
 from manifoldrf.geometry.sampling import farthest_first
 
@@ -206,9 +206,15 @@ class EvenNodes(AbstractNodes):
         """Weight of each node and image."""
         return np.concatenate([np.ones(len(self.inner)), self.room])
 
+    def fused(self, factors: FloatArray) -> FusedSteps | None:
+        """Arrays of steps, except between layers."""
+        if self.layers is not None:
+            return None
+        return FusedSteps(self.search, self.node_of, factors[self.node_of] * self.rooms, self.frames, self.ricci)
+
     def mass(self, s2: float) -> FloatArray:
         """Integral of a Gaussian step over the space at each node; images take up what would leave it."""
-        flat = (np.pi * s2) ** (self.dim / 2)
+        flat = self.flat_mass(s2)
         if not len(self.ricci):
             return np.full(len(self.inner), flat)
         scalar = np.einsum("naa->n", self.ricci)
@@ -337,22 +343,31 @@ def bend_squares(z, points, pairs, bends, squares, span):  # type: ignore[no-unt
     """Turn squared chords into the exponents of the heat kernel, in place."""
     rows, columns, at = pairs
     frames, ricci, s2 = bends
-    dim = frames.shape[2]
-    along = np.zeros(dim)
     for p in range(span[0], span[1]):
-        i, j, k = rows[p], columns[p], at[rows[p]]
-        tangential, bent = 0.0, 0.0
-        for a in range(dim):
-            total = 0.0
-            for c in range(frames.shape[1]):
-                total += (points[j, c] - z[i, c]) * frames[k, c, a]
-            along[a] = total
-            tangential += total * total
-        for a in range(dim):
-            for b in range(dim):
-                bent += along[a] * ricci[k, a, b] * along[b]
-        normal = max(squares[p] - tangential, 0.0)
-        squares[p] += min(normal / 3, squares[p] / 2) - s2 / 12 * bent * np.exp(-normal / s2)
+        k = at[rows[p]]
+        squares[p] = bent_square(points[columns[p]], z[rows[p]], frames[k], ricci[k], squares[p], s2)
+
+
+@compiled()
+def bent_square(end, start, frame, ricci, square, s2):  # type: ignore[no-untyped-def]
+    """The exponent of a step times s2: its arc is longer than its chord by a third of the squared normal part.
+
+    Curvature spreads or gathers heat by Ric(v, v) s2 / 12, the first term of the parametrix of the heat kernel.
+    """
+    dim = frame.shape[1]
+    tangential, bent = 0.0, 0.0
+    for a in range(dim):
+        first = 0.0
+        for c in range(frame.shape[0]):
+            first += (end[c] - start[c]) * frame[c, a]
+        tangential += first * first
+        for b in range(dim):
+            second = 0.0
+            for c in range(frame.shape[0]):
+                second += (end[c] - start[c]) * frame[c, b]
+            bent += first * ricci[a, b] * second
+    normal = max(square - tangential, 0.0)
+    return square + min(normal / 3, square / 2) - s2 / 12 * bent * np.exp(-normal / s2)
 
 
 def curvature_at(points: FloatArray, dim: int, spacing: float, n_jobs: int) -> tuple[FloatArray, FloatArray]:

@@ -245,7 +245,7 @@ class MeshNodes(AbstractNodes):
 
     def mass(self, s2: float) -> FloatArray:
         """Integral of a Gaussian step; images take up what would leave the surface."""
-        return np.full(len(self.points), np.pi * s2)
+        return np.full(len(self.points), self.flat_mass(s2))
 
     def pairs(self, radius: float, s2: float, n_jobs: int = 1) -> Pairs:
         """Pairs of nodes along the surface."""

@@ -1,12 +1,12 @@
 """The nodes of a space, as heat graphs use them."""
 
 import abc
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import chi2
 
-from manifoldrf._validation import FloatArray
+from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import Pairs
@@ -19,6 +19,16 @@ _TAIL = float(np.exp(-9.0))
 def step_reach(s2: float, dim: int) -> float:
     """Radius that holds all but a share e^-9 of a Gaussian step."""
     return float(np.sqrt(s2 / 2 * chi2.isf(_TAIL, dim)))
+
+
+class FusedSteps(NamedTuple):
+    """Steps along straight lines, bent by curvature, to nodes and images."""
+
+    search: Any  # NeighborSearch over nodes and images
+    node_of: IntArray  # (n + g,) the node of each
+    factors: FloatArray  # (n + g,) Sinkhorn factors times the weights of images
+    frames: FloatArray  # (n, r, dim), or empty in flat space
+    ricci: FloatArray  # (n, dim, dim), or empty
 
 
 class AbstractNodes(abc.ABC):
@@ -40,8 +50,13 @@ class AbstractNodes(abc.ABC):
     is_even = True  # laid out, not as they came
 
     def bandwidth(self, step_time: float) -> float:
-        """s2 of the Gaussian whose step lasts so long."""
-        return 4 * step_time
+        """s2 of the Gaussian whose step lasts so long, although it is cut off at its reach."""
+        cut = chi2.isf(_TAIL, self.dim)
+        return float(4 * step_time * chi2.cdf(cut, self.dim) / chi2.cdf(cut, self.dim + 2))
+
+    def flat_mass(self, s2: float) -> float:
+        """Integral of a step over flat space without edge."""
+        return float((np.pi * s2) ** (self.dim / 2) * (1 - _TAIL))
 
     def reach(self, s2: float) -> float:
         """How far a step goes."""
@@ -62,6 +77,15 @@ class AbstractNodes(abc.ABC):
     def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Where points are on the space: noisy ones are moved."""
         return z if self.surface is None else self.surface.project(z, n_jobs)
+
+    def inside(self, z: FloatArray) -> FloatArray:
+        """Points in the coordinates that steps are computed in."""
+        return z
+
+    def fused(self, factors: FloatArray) -> "FusedSteps | None":
+        """Arrays of steps along straight lines; None where steps need more."""
+        del factors
+        return None
 
     @property
     def metric(self) -> AbstractManifold | None:

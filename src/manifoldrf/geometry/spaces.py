@@ -5,13 +5,14 @@ them and from new points to them: along the space, and with what an edge or curv
 """
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from manifoldrf._codec import stored
+from manifoldrf._random import generator
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_spread, reject
 from manifoldrf.geometry.cleaning import CleanCloud, clean_cloud, estimate_dimension
@@ -21,7 +22,7 @@ from manifoldrf.geometry.edges import find_edge
 from manifoldrf.geometry.layout import EvenNodes, even_points
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs
-from manifoldrf.geometry.nodes import AbstractNodes
+from manifoldrf.geometry.nodes import AbstractNodes, FusedSteps
 from manifoldrf.geometry.sampling import Sampling, thin
 
 # Nodes in the footprint (pi s2)^(d/2) of a step: 2.45^d. With 6 in three dimensions S^2 x S^1 was .084 off, with
@@ -79,6 +80,10 @@ class AbstractSpace(abc.ABC):
             steps = float(np.clip(min(asked, most), fewest, _MOST_STEPS))
         return max(2, 2 * round(min(steps, 10_000.0) / 2))
 
+    def half(self) -> "AbstractSpace":
+        """The space as half of what is known shows it, for an estimate of the error; itself if it is known exactly."""
+        return self
+
     @property
     def default_time(self) -> float:
         """A heat time that the points resolve, that few features represent, and that sees the shape of the space."""
@@ -99,6 +104,10 @@ class CloudSpace(AbstractSpace):
     def dim(self) -> int:  # type: ignore[override]
         """Dimension."""
         return self.cloud.dim
+
+    def half(self) -> AbstractSpace:
+        """The space through half of the points."""
+        return _space_through(_half_of(self.cloud, self.n_jobs), self.n_jobs)
 
     @property
     def n_known(self) -> int:
@@ -143,7 +152,12 @@ class CurveSpace(AbstractSpace):
 
     cloud: CleanCloud
     curve: Curve
+    n_jobs: int = 1
     dim: int = 1
+
+    def half(self) -> AbstractSpace:
+        """The curves through half of the points."""
+        return _space_through(_half_of(self.cloud, self.n_jobs), self.n_jobs)
 
     @property
     def n_known(self) -> int:
@@ -215,7 +229,7 @@ class CurveNodes(AbstractNodes):
 
     def mass(self, s2: float) -> Any:
         """Integral of a Gaussian step."""
-        return np.full(len(self.points), np.sqrt(np.pi * s2))
+        return np.full(len(self.points), self.flat_mass(s2))
 
     def pairs(self, radius: float, s2: float, n_jobs: int = 1) -> Pairs:
         """Pairs of nodes along the curves."""
@@ -366,9 +380,9 @@ class PointNodes(AbstractNodes):
 
     def bandwidth(self, step_time: float) -> float:
         """Bandwidth of the Gaussian whose step lasts so long: on a curved metric not four times as much."""
-        flat = s2 = 4 * step_time
+        s2 = super().bandwidth(step_time)
         if self.metric is None:
-            return flat
+            return s2
         for _ in range(100):  # the time is nearly linear in s2: 5 to 29 rounds were needed
             found = self.metric._gaussian_step(s2, self.reach(s2))[1]
             if abs(found - step_time) <= 1e-12 * step_time:
@@ -381,9 +395,17 @@ class PointNodes(AbstractNodes):
 
     def mass(self, s2: float) -> Any:
         """Integral of a Gaussian step."""
-        flat = (np.pi * s2) ** (self.dim / 2)
-        whole = flat if self.metric is None else self.metric._gaussian_step(s2, self.reach(s2))[0]
+        metric = self.metric
+        whole = self.flat_mass(s2) if metric is None else metric._gaussian_step(s2, self.reach(s2))[0]
         return np.full(len(self.points), whole)
+
+    def fused(self, factors: FloatArray) -> FusedSteps | None:
+        """Arrays of steps, except along a metric."""
+        if self.metric is not None:
+            return None
+        r = self.points.shape[1]
+        flat = np.zeros((0, r, self.dim)), np.zeros((0, self.dim, self.dim))
+        return FusedSteps(self.search, np.arange(len(self.points)), factors, *flat)
 
     def pairs(self, radius: float, s2: float, n_jobs: int = 1) -> Pairs:
         """Pairs of nodes."""
@@ -424,13 +446,26 @@ def cloud_space(
             f"{cloud.n_outliers} of {cloud.n_given} points were left out as outliers (remedy: drop them before, or "
             "HeatGraph(noise_std=0) to keep them)."
         )
+    return _space_through(cloud, n_jobs)
+
+
+def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
+    """Curves, a surface or a solid through cleaned points; the points themselves where no layout can be trusted."""
     if cloud.structured and cloud.dim == 1:
         curve = trace_curves(cloud, n_jobs)
         if curve is not None:
-            return CurveSpace(cloud, curve)
+            return CurveSpace(cloud, curve, n_jobs)
     if cloud.structured and 1 < cloud.dim <= 3 and len(cloud.points) >= 60:
         return CloudSpace(cloud, n_jobs)
-    places = cloud.points @ cloud.axes.T + cloud.origin if len(cloud.points) > 2 else points
+    places = cloud.points @ cloud.axes.T + cloud.origin
     if len(places) > _MOST_NODES:
         places = places[thin(places, _MOST_NODES // 2)]
     return PointSpace(np.ascontiguousarray(places), cloud.dim, None, None, n_jobs)
+
+
+def _half_of(cloud: CleanCloud, n_jobs: int) -> CleanCloud:
+    """A cloud cleaned again from a random half of its points."""
+    some = np.sort(generator(0, "cloud.half").permutation(len(cloud.raw))[: len(cloud.raw) // 2])
+    half = clean_cloud(cloud.raw[some], noise_std="auto" if cloud.noise_std else 0.0, dim=cloud.dim, n_jobs=n_jobs)
+    origin, axes = cloud.origin + cloud.axes @ half.origin, cloud.axes @ half.axes
+    return replace(half, origin=origin, axes=axes)

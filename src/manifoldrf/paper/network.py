@@ -23,7 +23,7 @@ from scipy import sparse
 
 from manifoldrf._files import atomic_path, output_file
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import SharedLimit, map_threads, one_blas_thread, require
+from manifoldrf._runtime import Progress, SharedLimit, map_threads, one_blas_thread, require, silent
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -36,14 +36,13 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.fields.anchors import edges_of, paths_along_edges
 from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.geometry.paths import edges_of, paths_along_edges
 from manifoldrf.kernels.abstract_kernel import FrozenParams
 from manifoldrf.metrics import errors_of
-from manifoldrf.signatures.engines import Progress, silent
 
 __all__ = ["Network", "NetworkField", "TrainingInfo", "fit_network"]
 
