@@ -140,7 +140,7 @@ def _lengths(vectors: FloatArray) -> FloatArray:
 
 
 def find_edge(
-    points: FloatArray, frames: FloatArray, spacing: float, n_jobs: int, *, noise_std: float, curvature: float
+    points: FloatArray, frames: FloatArray, spacing: float, n_jobs: int, *, noise_std: float
 ) -> Edge:
     """The edge of the space that points lie on.
 
@@ -158,14 +158,10 @@ def find_edge(
         Threads.
     noise_std : float
         Noise that the points had along the space, too, which blurs the edge.
-    curvature : float
-        Of the space: bent windows must be small.
     """
     (n, n_axes), dim = points.shape, frames.shape[2]
     tree = cKDTree(points)
-    k = min(n - 1, 40 if dim == 2 else 80)
-    if n < 700:
-        k = min(n - 1, 24 if dim == 2 else 80)
+    k = min(n - 1, 50 if dim == 2 else 80)
     if noise_std > 0:  # a window must be wider than the blur
         while (
             k < min(n - 1, 400)

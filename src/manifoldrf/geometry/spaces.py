@@ -139,8 +139,7 @@ class CloudSpace(AbstractSpace):
         frames = np.broadcast_to(np.eye(dim), (len(points), dim, dim))
         if cloud.surface is not None:
             frames = cloud.surface.tangents(points)
-        known = {"noise_std": cloud.noise_std, "curvature": self.curvature}
-        edge = find_edge(points, frames, 0.7 * spacing, n_jobs, **known)
+        edge = find_edge(points, frames, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
         # Random close packings are looser than lattices: so many times the spacing gives the same density.
         places = even_points(points, cloud.surface, edge, dim, {2: 1.07, 3: 1.12}[dim] * spacing, n_jobs)
         return EvenNodes.of(places, edge, cloud, s2, spacing, n_jobs)
