@@ -74,7 +74,8 @@ class AbstractSpace(abc.ABC):
         if n_nodes is not None:
             steps = affordable(n_nodes)
         else:
-            most = affordable(min(_MOST_NODES, 4 * self.n_known))
+            # In three dimensions a step reaches 400 nodes, and a graph of 8000 nodes is as large as one of 60,000.
+            most = affordable(min(_MOST_NODES if self.dim < 3 else 8000, 4 * self.n_known))
             fewest = min(_FEWEST_STEPS if self.dim < 3 else _FEWEST_STEPS // 2, most)
             asked = max(8 * t * self.curvature**2, affordable(_ENOUGH_NODES))
             steps = float(np.clip(min(asked, most), fewest, _MOST_STEPS))
