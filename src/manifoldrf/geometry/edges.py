@@ -140,7 +140,7 @@ def _lengths(vectors: FloatArray) -> FloatArray:
 
 
 def find_edge(
-    points: FloatArray, frames: FloatArray, spacing: float, n_jobs: int, *, noise_std: float
+    points: FloatArray, frames: FloatArray, bends: FloatArray, spacing: float, n_jobs: int, *, noise_std: float
 ) -> Edge:
     """The edge of the space that points lie on.
 
@@ -152,6 +152,8 @@ def find_edge(
     points : array of shape (n, D)
     frames : array of shape (n, D, dim)
         Tangents at the points.
+    bends : array of shape (n,)
+        Curvature of the space there: windows are smaller than its radius.
     spacing : float
         Distance between the places that the edge is described by.
     n_jobs : int
@@ -169,14 +171,17 @@ def find_edge(
         ):
             k = min(2 * k, n - 1)
     d, near = tree.query(points, k + 1, workers=n_jobs)
-    d, near, radii = d[:, 1:], near[:, 1:], d[:, -1]
+    d, near = d[:, 1:], near[:, 1:]
+    radii = np.clip(0.6 / np.maximum(bends, 1e-300), d[:, min(16, k - 1)], d[:, -1])
+    seen = d <= radii[:, None]
     flat = np.einsum("nkd,nda->nka", points[near] - points[:, None], frames)
     flat *= (np.minimum(d / _lengths(flat)[..., 0], 1.5) / radii[:, None])[..., None]  # as long as in space
-    offset = flat.mean(axis=1)
+    offset = (flat * seen[..., None]).sum(axis=1) / seen.sum(axis=1)[:, None]
     open_ = np.flatnonzero(np.linalg.norm(offset, axis=1) > 0.2)
     if len(open_) < 6:
         return Edge.none(dim, n_axes)
     flat, outward, radii = flat[open_], -offset[open_] / _lengths(offset[open_]), radii[open_]
+    flat[~seen[open_]] = np.nan
     blur = noise_std / radii
     best, _ = _window_depth(flat, outward, blur)
     turned = outward.copy()
@@ -221,7 +226,7 @@ def _window_depth(flat: FloatArray, outward: FloatArray, blur: FloatArray) -> tu
     Points of a window are evenly spread up to the edge, so it is m mean gaps beyond the m-th outermost: the
     outermost, or with blur the first that is two standard deviations inside.
     """
-    heights = np.einsum("nka,na->nk", flat, outward)
+    heights = np.einsum("nka,na->nk", flat, outward)  # NaN for points out of sight, which compare as False
     lateral = np.maximum((flat**2).sum(axis=2) - heights**2, 0.0)
     window = (lateral < _ACROSS**2) & (heights > -_BEHIND)
     count = window.sum(axis=1) + 1  # and the point itself

@@ -1,6 +1,7 @@
 """The surface through a cloud: quadratic patches, and the map that moves points onto them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -83,18 +84,25 @@ class LocalSurface:
         """Dimension of the surface."""
         return int(self.frames.shape[2])
 
+    @cached_property
+    def bendings(self) -> FloatArray:
+        """Length of the second fundamental form of each patch, shape (M,)."""
+        quadratic = self.bends[:, 1 + self.dim :] / self.widths[:, None, None] ** 2
+        first, second = np.triu_indices(self.dim)
+        return np.asarray(np.sqrt(((quadratic**2).sum(axis=2) * np.where(first == second, 4, 2)).sum(axis=1)))
+
     @property
     def curvature(self) -> float:
         """Length of the second fundamental form that a tenth of the patches exceed."""
-        quadratic = self.bends[:, 1 + self.dim :] / self.widths[:, None, None] ** 2
-        first, second = np.triu_indices(self.dim)
-        squares = ((quadratic**2).sum(axis=2) * np.where(first == second, 4, 2)).sum(axis=1)
-        return float(np.sqrt(np.quantile(squares, 0.9)))
+        return float(np.quantile(self.bendings, 0.9))
+
+    def nearest_patch(self, places: FloatArray) -> IntArray:
+        """The patches nearest to some places."""
+        return self.centres.knn((places - self.origin) @ self.axes, 1)[1][:, 0]
 
     def tangents(self, places: FloatArray) -> FloatArray:
         """Frames (q, D, dim) of the patches nearest to some places."""
-        near = self.centres.knn((places - self.origin) @ self.axes, 1)[1][:, 0]
-        return np.asarray(np.einsum("da,nak->ndk", self.axes, self.frames[near]))
+        return np.asarray(np.einsum("da,nak->ndk", self.axes, self.frames[self.nearest_patch(places)]))
 
     def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Points of the surface near the queries, shape (q, D); continuous in the queries."""

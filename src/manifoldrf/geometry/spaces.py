@@ -77,7 +77,7 @@ class AbstractSpace(abc.ABC):
             # In three dimensions a step reaches 400 nodes, and a graph of 8000 nodes is as large as one of 60,000.
             most = affordable(min(_MOST_NODES if self.dim < 3 else 8000, 4 * self.n_known))
             fewest = min(_FEWEST_STEPS if self.dim < 3 else _FEWEST_STEPS // 2, most)
-            asked = max(8 * t * self.curvature**2, affordable(_ENOUGH_NODES))
+            asked = max(24 * t * self.curvature**2, affordable(_ENOUGH_NODES))
             steps = float(np.clip(min(asked, most), fewest, _MOST_STEPS))
         return max(2, 2 * round(min(steps, 10_000.0) / 2))
 
@@ -137,10 +137,11 @@ class CloudSpace(AbstractSpace):
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes on the surface through the points."""
         cloud, points, dim = self.cloud, self.cloud.points, self.dim
-        frames = np.broadcast_to(np.eye(dim), (len(points), dim, dim))
+        frames, bends = np.broadcast_to(np.eye(dim), (len(points), dim, dim)), np.zeros(len(points))
         if cloud.surface is not None:
             frames = cloud.surface.tangents(points)
-        edge = find_edge(points, frames, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
+            bends = cloud.surface.bendings[cloud.surface.nearest_patch(points)]
+        edge = find_edge(points, frames, bends, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
         # Random close packings are looser than lattices: so many times the spacing gives the same density.
         places = even_points(points, cloud.surface, edge, dim, {2: 1.07, 3: 1.12}[dim] * spacing, n_jobs)
         return EvenNodes.of(places, edge, cloud, s2, spacing, n_jobs)
