@@ -203,6 +203,8 @@ def clean_cloud(
     origin, axes = _span(given)
     merged = merge_copies(np.ascontiguousarray((given - origin) @ axes))
     inside, (n, n_axes) = merged, merged.shape
+    if n < 3:  # one or two places
+        return CleanCloud(merged, origin, axes, 1, merged, n_given=len(given), n_merged=len(given) - n)
     most = _ENOUGH_POINTS if n_axes <= _FEW_COORDINATES else _ENOUGH_WIDE_POINTS
     if n > most:
         inside = inside[np.sort(generator(0, "cloud.part").permutation(n)[:most])]
