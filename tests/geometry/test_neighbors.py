@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from oracles import METRICS, cloud, sphere_mesh
+from oracles import METRICS, cloud
 from scipy.sparse import csgraph
 from scipy.spatial import ConvexHull
 from scipy.spatial.distance import cdist
@@ -16,27 +16,9 @@ from manifoldrf._runtime import available
 from manifoldrf.geometry import neighbors
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import (
-    NeighborSearch,
-    ball_along_edges,
-    distance_to_boundary,
-    edge_lengths,
-    pairs_along_surface,
-    search_of,
-    without_self,
-)
+from manifoldrf.geometry.neighbors import NeighborSearch, ball_along_edges, edge_lengths, search_of, without_self
 
 needs_faiss = pytest.mark.skipif(not available("faiss"), reason="faiss, an optional dependency, is not installed")
-
-
-def sheet(columns, rows, height=lambda x, y: 0.0 * x):
-    """A rectangle of 2 columns rows triangles with unit cells, bent to a height."""
-    y, x = np.divmod(np.arange((columns + 1) * (rows + 1)), columns + 1)
-    corner = np.arange(columns * rows) + np.repeat(np.arange(rows), columns)
-    up = columns + 1
-    lower = np.column_stack([corner, corner + 1, corner + up + 1])
-    upper = np.column_stack([corner, corner + up + 1, corner + up])
-    return TriangleMesh(np.column_stack([x, y, height(x, y)]).astype(float), np.concatenate([lower, upper]))
 
 
 # Nearest nodes
@@ -151,86 +133,6 @@ def test_clouds_are_copied_checked_and_wrapped():
         search_of(points, None, None, min_rows=6)
     with pytest.raises(TypeError, match=re.escape("`metric` must be None or a manifold. Got 'euclidean'.")):
         search_of(points, "euclidean", None, min_rows=1)
-
-
-# Along a surface
-
-
-def edge_paths(mesh):
-    """Lengths of the shortest paths along the edges, all pairs."""
-    dense = np.full((mesh.n_vertices, mesh.n_vertices), np.inf)
-    for i, j in mesh.edges:
-        dense[i, j] = dense[j, i] = np.linalg.norm(mesh.vertices[i] - mesh.vertices[j])
-    return csgraph.shortest_path(csgraph.csgraph_from_dense(dense, null_value=np.inf), method="FW")
-
-
-@pytest.mark.parametrize("sources", [17, 2000])
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_surface_pairs_equal_brute_force(sources, n_jobs, monkeypatch):
-    monkeypatch.setattr(neighbors, "_SOURCES", sources)
-    mesh, radius = sphere_mesh(120), 0.8
-    straight = cdist(mesh.vertices, mesh.vertices)
-    expected = np.maximum(straight, edge_paths(mesh) / 1.4)
-    rows, columns, distances = pairs_along_surface(mesh, radius, n_jobs=n_jobs)
-    found = np.full(expected.shape, np.inf)
-    found[rows, columns] = distances
-    assert len(rows) == np.count_nonzero(np.isfinite(found))  # each pair once
-    assert np.array_equal(found, found.T)  # to the bit
-    np.testing.assert_allclose(found, np.where(expected <= radius, expected, np.inf), rtol=1e-12)
-    assert np.array_equal(np.diag(found), np.zeros(120))
-
-
-def test_surface_pairs_do_not_leap_between_folds():
-    """A strip folded over at x = 9.5, its two halves a tenth apart."""
-    flat = sheet(20, 4)
-    x, y, _ = flat.vertices.T
-    folded = TriangleMesh(np.column_stack([np.abs(x - 9.5), y, np.where(x < 9.5, 0.0, 0.1)]), flat.faces)
-    rows, columns, distances = pairs_along_surface(folded, 2.0)
-    # Paths are cut at 1.4 times the radius; the edges over the fold are .1 long where x differs by 1.
-    assert np.abs(x[rows] - x[columns]).max() <= 2.8 + 0.9
-    facing = (x[rows] == 8) & (x[columns] == 11) & (y[rows] == y[columns])
-    np.testing.assert_allclose(distances[facing], [2.1 / 1.4] * 5)  # round the fold, not the .1 across
-    leaps = NeighborSearch(folded.vertices).within(folded.vertices, 2.0)
-    assert np.abs(x[leaps.rows] - x[leaps.columns]).max() > 15  # straight lines do leap
-
-
-def test_surface_pairs_of_separate_parts_stay_apart():
-    one = sphere_mesh(30)
-    both = TriangleMesh(
-        np.concatenate([one.vertices, one.vertices + 0.01]), np.concatenate([one.faces, one.faces + 30])
-    )
-    rows, columns, _ = pairs_along_surface(both, 1.0)
-    assert np.array_equal(rows < 30, columns < 30)
-
-
-def test_distance_to_boundary_of_a_sheet_is_known():
-    mesh = sheet(8, 6)
-    x, y = mesh.vertices[:, 0], mesh.vertices[:, 1]
-    assert np.array_equal(distance_to_boundary(mesh), np.minimum(np.minimum(x, 8 - x), np.minimum(y, 6 - y)))
-
-
-def test_distance_to_boundary_is_infinite_where_there_is_none():
-    ball, flat = sphere_mesh(30), sheet(4, 4)
-    assert np.isinf(distance_to_boundary(ball)).all()
-    both = TriangleMesh(
-        np.concatenate([flat.vertices, ball.vertices]), np.concatenate([flat.faces, ball.faces + flat.n_vertices])
-    )
-    distances = distance_to_boundary(both)
-    assert np.array_equal(distances[: flat.n_vertices], distance_to_boundary(flat))
-    assert np.isinf(distances[flat.n_vertices :]).all()
-
-
-def test_edges_of_length_zero_conduct():
-    """A sheet cut along a line and sewn by faces without area."""
-    left = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], dtype=float)
-    right = left + np.array([1.0, 0.0, 0.0])
-    faces = [[0, 1, 2], [0, 2, 3], [4, 5, 6], [4, 6, 7], [1, 4, 7], [1, 7, 2]]
-    mesh = TriangleMesh(np.concatenate([left, right]), faces)
-    rows, columns, distances = pairs_along_surface(mesh, 1.0)
-    joined = {(int(i), int(j)): float(d) for i, j, d in zip(rows, columns, distances, strict=True)}
-    assert joined[1, 4] == joined[2, 7] == 0.0
-    assert joined[0, 4] == 1.0
-    assert np.isfinite(distance_to_boundary(mesh)).all()
 
 
 # Approximate search in high dimension

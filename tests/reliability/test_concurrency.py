@@ -30,7 +30,9 @@ from threadpoolctl import threadpool_info
 
 import manifoldrf
 from manifoldrf import (
+    Counts,
     DiffusionKernel,
+    Exact,
     FieldInterpolator,
     GraphRandomFeatures,
     GraphWarning,
@@ -38,7 +40,9 @@ from manifoldrf import (
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
     ManifoldRidge,
+    Network,
     Sphere,
+    Walks,
     compute_signatures,
     heat_graph,
     knn_graph,
@@ -65,7 +69,7 @@ HEIGHT = NODES[:, 2]
 MESH = sphere_mesh(200)
 GRAPH = knn_graph(NODES)
 STEPS = DiffusionKernel(10.0)
-NETWORK = {"field": "mlp", "field_options": {"epochs": 1, "hidden": 8}, "n_starts": 60, "device": "cpu"}
+NETWORK = {"field": Network(epochs=1, hidden=(8,), n_starts=60, device="cpu")}
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::manifoldrf.FeatureWarning"  # features of a test are few
@@ -98,14 +102,13 @@ JOBS = {
     "another seed": lambda: features(random_state=1, anchors="iid").fit(NODES).transform(NEW),
     "mesh": lambda: features().fit(MESH).transform(NEW),
     "interpolated": lambda: features(STEPS, field="interpolated").fit(NODES).transform(NEW),
-    "local": lambda: features(STEPS, field="local").fit(NODES).transform(NEW),
     "network": lambda: features(STEPS, **NETWORK).fit(NODES).transform(NEW),
     "kernel": lambda: features(n_features=200).fit(MANY).kernel_matrix(MANY[::-1], MANY),
     "error": lambda: np.float64(float(features(n_features=200).fit(MANY).error_)),
     "heat graph": lambda: heat_graph(NODES, 0.1, n_jobs=2).affinity.toarray(),
-    "counts": lambda: signatures("counts"),
-    "walks": lambda: signatures("walks", n_walks=50),
-    "frontier": lambda: signatures("frontier"),
+    "counts": lambda: signatures(Counts()),
+    "walks": lambda: signatures(Walks(50)),
+    "frontier": lambda: signatures(Exact(form="sparse")),
     "nodes": lambda: GraphRandomFeatures(STEPS, random_state=0).fit(GRAPH).transform(np.arange(9)).toarray(),
     "fill": filled,
     "ridge": lambda: ManifoldRidge(features(), n_jobs=2).fit(NODES, HEIGHT).predict(NEW),
@@ -496,11 +499,11 @@ import manifoldrf
 for public in manifoldrf.__all__:
     getattr(manifoldrf, public)
 assert state() == before, "importing changes the process"
-from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, ManifoldRidge, Sphere
+from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, ManifoldRidge, Network, Sphere
 from manifoldrf.torch import linear_attention
 
 NODES, NEW = Sphere().grid(200), Sphere().sample(60, seed=1)
-NETWORK = {"field": "mlp", "field_options": {"epochs": 1, "hidden": 8}, "n_starts": 60, "device": "cpu"}
+NETWORK = {"field": Network(epochs=1, hidden=(8,), n_starts=60, device="cpu")}
 
 def job(name):
     import torch

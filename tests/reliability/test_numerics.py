@@ -20,7 +20,7 @@ from manifoldrf import (
     FeatureWarning,
     FlatTorus,
     Graph,
-    GraphOptions,
+    HeatGraph,
     HeatKernel,
     HyperbolicSpace,
     ManifoldRandomFeatures,
@@ -311,7 +311,7 @@ FITTED = {
 def fitted_at(name, t):
     """The heat kernel of a space at a time, on a few hundred nodes; or the error."""
     make = FITTED[name][0]
-    options = {"sphere": GraphOptions(n_nodes=400), "flat torus": GraphOptions(n_nodes=100)}.get(name)
+    options = {"sphere": HeatGraph(n_nodes=400), "flat torus": HeatGraph(n_nodes=100)}.get(name)
     return outcome_of(lambda: features(HeatKernel(t), graph=options).fit(make()))
 
 
@@ -368,7 +368,7 @@ def test_matern_kernels_in_the_graph_clock_are_their_closed_form_over_a_wide_ran
 @pytest.mark.parametrize("nu", [0.5, 1.5, 4.0])
 @pytest.mark.parametrize("scale", quick_ones([1e-90, 1e-3, 0.3, 1.0, 5.0, 1e90], 1e-90, 0.3, 1e90))
 def test_matern_kernels_in_the_manifold_clock_are_finite_or_refused(nu, scale):
-    options = GraphOptions(n_nodes=400)
+    options = HeatGraph(n_nodes=400)
 
     def fit():
         return quietly(features(MaternKernel(nu, scale, clock="manifold"), graph=options).fit, Sphere())
@@ -467,7 +467,7 @@ def in_unit(kind, s):
     points = s * (Sphere().sample(300, seed=2) if kind == "random cloud" else Sphere().grid(300))
     space = TriangleMesh(points, sphere_mesh(300).faces) if kind == "mesh" else points
     kernel = DiffusionKernel(20.0) if kind == "steps" else HeatKernel(0.1 * s * s)
-    options = None if kind == "mesh" else GraphOptions(dim=2)
+    options = None if kind == "mesh" else HeatGraph(dim=2)
     return quietly(features(kernel, n_features="all", graph=options).fit, space)
 
 
@@ -501,7 +501,7 @@ def test_a_model_in_any_unit_is_loaded_again(tmp_path, kind, scale):
 def test_coordinates_times_a_power_of_two_choose_the_same_anchors(power):
     """No rounding at all: ties between nodes of an even grid are broken in the same way."""
     points, scale = Sphere().grid(300), 2.0**power
-    options = {"n_features": 120, "graph": GraphOptions(dim=2)}
+    options = {"n_features": 120, "graph": HeatGraph(dim=2)}
     one, other = (features(HeatKernel(0.1 * s * s), **options).fit(s * points) for s in (1.0, scale))
     np.testing.assert_array_equal(one.anchors_, other.anchors_)
     np.testing.assert_allclose(other.weights_, one.weights_ * scale**2, rtol=1e-9)

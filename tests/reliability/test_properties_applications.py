@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import torch
 from hypothesis import strategies as st
 from reliability.strategies import SEEDS, Outcomes, graphs, holds_for, hulls, mostly, options, quietly
 

@@ -203,6 +203,8 @@ def clean_cloud(
     origin, axes = _span(given)
     merged = merge_copies(np.ascontiguousarray((given - origin) @ axes))
     inside, (n, n_axes) = merged, merged.shape
+    if n < 3:  # one or two places
+        return CleanCloud(merged, origin, axes, 1, merged, n_given=len(given), n_merged=len(given) - n)
     most = _ENOUGH_POINTS if n_axes <= _FEW_COORDINATES else _ENOUGH_WIDE_POINTS
     if n > most:
         inside = inside[np.sort(generator(0, "cloud.part").permutation(n)[:most])]
@@ -239,23 +241,33 @@ def merge_copies(points: FloatArray) -> FloatArray:
     if k < 2:
         return points
     gap = float(np.quantile(cKDTree(points).query(points, k + 1)[0][:, -1], 0.9))
+    n, extents, n_merged = len(points), [], 0
+
+    def joined(some: FloatArray, radius: float) -> IntArray:
+        """Groups of points along distances up to a radius."""
+        pairs = cKDTree(some).query_pairs(radius, output_type="ndarray")
+        links = sparse.coo_array((np.ones(len(pairs)), tuple(pairs.T)), shape=(len(some),) * 2)
+        return components_of((links + links.T).tocsr())
+
     for _ in range(16):
         tree = cKDTree(points)
         close = np.flatnonzero(tree.query(points, min(2, len(points)))[0][:, -1] <= gap / 3)
         if not len(close) or len(points) < 3:
             break
-        pairs = cKDTree(points[close]).query_pairs(gap, output_type="ndarray")
-        joined = sparse.coo_array((np.ones(len(pairs)), tuple(pairs.T)), shape=(len(close),) * 2)
-        group = components_of((joined + joined.T).tocsr())
+        group = joined(points[close], gap)
         means, extent = _group_means(points[close], group)
         sizes = np.bincount(group)
         small = np.flatnonzero(np.where(sizes > 2, 6, 16) * extent <= gap)
         # Nothing else may be within the gap: points without a close neighbour were not joined.
         inside = tree.query_ball_point(means[small], gap, return_length=True)
         merged = small[(inside == sizes[small]) & (inside > 1)]
+        extents.append(extent[merged])
+        n_merged += int(sizes[merged].sum())
         rest = np.delete(np.arange(len(points)), close[np.isin(group, merged)])
         points = np.ascontiguousarray(np.vstack([points[rest], means[merged]]))
         gap /= 2
+    if n_merged > 0.2 * n:  # most places are apart from others; the rest are measured as exactly
+        points = _group_means(points, joined(points, 2 * float(np.quantile(np.concatenate(extents), 0.9))))[0]
     return points
 
 

@@ -51,6 +51,8 @@ def space_of(
     """The space of points, a mesh or a named manifold."""
     if isinstance(X, AbstractSpace):
         return X
+    if metric is not None and not isinstance(metric, AbstractManifold):
+        reject("metric", "None or a manifold", repr(metric), TypeError)
     if isinstance(X, TriangleMesh | AbstractManifold):
         if noise_std not in ("auto", 0):
             reject("noise_std", "'auto' or 0 for meshes and manifolds", noise_std)

@@ -280,6 +280,8 @@ class Layers:
 
         Steps therefore fade out where a point moves from one layer to another.
         """
+        if not len(pairs.rows):  # an empty selection of a sparse matrix is sparse
+            return pairs
         n = len(self.search.points)
         k = min(6, n - 1)
         distances, near = self.search.knn(z, k + 1)

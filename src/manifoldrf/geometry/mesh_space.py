@@ -270,6 +270,8 @@ class MeshNodes(AbstractNodes):
 
     def _steps(self, z: FloatArray, detours: Any, radius: float, s2: float) -> Pairs:
         found = self.search.within(np.ascontiguousarray(z), radius)
+        if not len(found.rows):  # an empty selection of a sparse matrix is sparse
+            return found
         n = len(self.points)
         node = np.concatenate([np.arange(n), self.own])[found.columns]
         longer = np.asarray(detours[found.rows, node]).ravel()

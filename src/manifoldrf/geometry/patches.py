@@ -245,7 +245,8 @@ def _fit_block(around: FloatArray, squares: FloatArray, dim: int, h2: float, nee
         bends = np.linalg.solve(matrix, weighted @ offsets)  # (B, p, r)
         bends -= bends @ frames @ turned
         rest = ((offsets - along @ turned - terms @ bends) ** 2).sum(axis=2)
-        far = rest / (ROBUST * _weighted_medians(rest, shares) + 1e-300)
+        # Among neighbours on one plane the median is zero; the cap keeps squares finite.
+        far = np.minimum(rest / (ROBUST * _weighted_medians(rest, shares) + 1e-300), 1e100)
     spreads = _weighted_medians(rest, shares) / (unit[:, :, 0] ** 2 * max(1, around.shape[2] - dim))
     return means, frames, bends, unit[:, 0, 0], spreads[:, 0]
 

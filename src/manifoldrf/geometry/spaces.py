@@ -433,6 +433,8 @@ def cloud_space(
     if dim is not None:
         check_integer(dim, "dim", 1, points.shape[1])
     points = np.array(points, order="C")  # the user may change the original later
+    if not np.ptp(points, axis=0).any():
+        reject("X", "mostly at distinct positions", "one place")
     if metric is not None:
         if dim not in (None, metric.dim):
             reject("dim", f"that of the metric, {metric.dim}, or None", dim)

@@ -1,0 +1,220 @@
+"""What is found in raw clouds: dimension, noise, outliers and copies, against what they were made with."""
+
+import numpy as np
+import pytest
+from marks import quick_ones
+from scipy.spatial import cKDTree
+
+from manifoldrf import (
+    Ellipsoid,
+    FlatTorus,
+    HyperbolicSpace,
+    MobiusStrip,
+    Sphere,
+    Torus,
+    clean_cloud,
+    estimate_dimension,
+)
+from manifoldrf.geometry.cleaning import merge_copies
+
+
+def noisy(points, sigma, n_axes=None, seed=0):
+    """Points in a random subspace of R^n_axes, with noise in each coordinate; and the isometry."""
+    rng = np.random.default_rng(seed)
+    n_axes = n_axes or points.shape[1]
+    frame = np.linalg.qr(rng.normal(size=(n_axes, n_axes)))[0][:, : points.shape[1]]
+    return points @ frame.T + sigma * rng.normal(size=(len(points), n_axes)), frame
+
+
+def places(cloud):
+    """Cleaned points in the coordinates that were given."""
+    return cloud.points @ cloud.axes.T + cloud.origin
+
+
+# --------------------------------------------------------------------------------------------------- dimension
+ALONG = [Sphere(dim=4), FlatTorus(dim=3), HyperbolicSpace(dim=2)]
+MANIFOLDS = [*((m, None) for m in (Sphere(dim=1), Sphere(), Sphere(dim=3), Ellipsoid(), MobiusStrip(), Torus()))]
+
+
+@pytest.mark.parametrize(("manifold", "metric"), [*MANIFOLDS, *((m, m) for m in ALONG)], ids=str)
+def test_the_dimension_of_every_manifold_is_found(manifold, metric, global_seed):
+    sample = manifold.sample(2000, seed=global_seed)
+    assert estimate_dimension(sample, metric=metric) == manifold.dim
+    assert estimate_dimension(manifold.grid(2000), metric=metric) == manifold.dim
+    if metric is None:
+        assert clean_cloud(sample).dim == manifold.dim
+
+
+def test_neither_units_nor_copies_change_the_dimension():
+    points = Torus().sample(1000, seed=0)
+    for other in (1e-100 * points, 1e100 * points, np.repeat(points, 7, axis=0)):
+        assert estimate_dimension(other) == 2
+    assert estimate_dimension(np.eye(3)) >= 1
+    assert estimate_dimension(np.repeat([[0.0, 1.0], [2.0, 3.0]], 20, axis=0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("sides", "dim"),
+    [((2, 0.1), 2), ((10, 200), 2), ((1, 1, 0.1), 3), ((1, 1, 0.3), 3), ((2, 0.2, 0.2), 3)],
+    ids=str,
+)
+def test_uniform_cross_sections_are_not_noise(sides, dim, global_seed):
+    points = np.random.default_rng(global_seed).random((3000, len(sides))) * sides
+    assert clean_cloud(points).dim == dim
+
+
+def test_no_structure_is_said_to_be_none(global_seed):
+    cloud = clean_cloud(np.random.default_rng(global_seed).normal(size=(1000, 8)))
+    assert not cloud.structured
+    assert cloud.n_outliers == 0
+    assert "no clear dimension" in str(cloud)
+
+
+# ------------------------------------------------------------------------------------------------------- noise
+CASES = {
+    "circle in R^2": (Sphere(dim=1), 0.05, None),
+    "sphere in R^3": (Sphere(), 0.03, None),
+    "sphere in R^3, more": (Sphere(), 0.06, None),
+    "sphere in R^50": (Sphere(), 0.03, 50),
+    "torus in R^3": (Torus(), 0.05, None),
+    "three-sphere in R^20": (Sphere(dim=3), 0.025, 20),
+}
+
+
+@pytest.mark.parametrize("name", quick_ones(list(CASES), "circle in R^2", "sphere in R^3", "sphere in R^50"))
+def test_noise_is_found_and_removed(name, global_seed):
+    manifold, sigma, n_axes = CASES[name]
+    points, frame = noisy(manifold.sample(3000, seed=global_seed), sigma, n_axes, global_seed)
+    cloud = clean_cloud(points)
+    assert cloud.structured
+    assert cloud.dim == manifold.dim
+    # Patches follow a part of the noise: with three neighbours per coefficient, a sixth of its variance and more.
+    assert 0.75 * sigma < cloud.noise_std < 1.1 * sigma
+    assert cloud.n_outliers < 0.003 * len(points)
+    if isinstance(manifold, Sphere):
+        moved = places(cloud)
+        off = np.linalg.norm(moved - (moved @ frame) @ frame.T, axis=1)
+        assert np.hypot(off, np.linalg.norm(moved @ frame, axis=1) - 1).mean() < sigma / 2.5
+
+
+@pytest.mark.parametrize(
+    "points", [Sphere().sample(1000, seed=1), Sphere().grid(1000), Torus().sample(1000, seed=1)]
+)
+def test_clean_points_stay_where_they_are(points):
+    cloud = clean_cloud(points)
+    assert (cloud.noise_std, cloud.n_outliers) == (0, 0)
+    assert cloud.n_merged <= 0.01 * len(points)  # random points have close pairs
+    kept = cKDTree(points).query(places(cloud))[0] == 0
+    assert np.count_nonzero(kept) == len(points) - 2 * cloud.n_merged
+
+
+def test_known_noise_and_dimension_are_taken_as_given(global_seed):
+    points, _ = noisy(Sphere().sample(1500, seed=global_seed), 0.05)
+    assert clean_cloud(points, noise_std=0.04, dim=2).noise_std == 0.04
+    untouched = clean_cloud(points, noise_std=0)
+    assert (cKDTree(points).query(places(untouched))[0] == 0).mean() > 0.99
+    assert untouched.n_outliers == 0
+
+
+# ---------------------------------------------------------------------------------------------------- outliers
+def test_outliers_are_those_far_from_the_surface(global_seed):
+    rng = np.random.default_rng(global_seed)
+    far = rng.uniform(-1.5, 1.5, size=(60, 3))
+    off = np.abs(np.linalg.norm(far, axis=1) - 1) > 0.2
+    cloud = clean_cloud(np.vstack([Sphere().sample(2000, seed=global_seed), far]))
+    assert off.sum() <= cloud.n_outliers <= 60
+    assert np.abs(np.linalg.norm(places(cloud), axis=1) - 1).max() < 0.2
+
+
+@pytest.mark.parametrize("ratio", [36, 100])
+def test_sparse_regions_are_not_outliers(ratio, global_seed):
+    rng = np.random.default_rng(global_seed)
+    x = Sphere().sample(160_000, seed=rng)
+    points = x[rng.random(len(x)) < ratio ** ((x[:, 2] - 1) / 2)][:4000]
+    assert clean_cloud(points).n_outliers <= 4
+
+
+@pytest.mark.parametrize(("radius", "n"), [(3.0, 500), (0.3, 500), (1.0, 100)])
+def test_parts_with_a_twentieth_of_the_points_are_kept(radius, n, global_seed):
+    points = [Sphere().sample(2000, seed=global_seed), [9.0, 0, 0] + radius * Sphere().sample(n, seed=global_seed)]
+    assert clean_cloud(np.vstack(points)).n_outliers <= 2
+
+
+def test_a_twisted_cubic_has_no_outliers(global_seed):
+    a = np.random.default_rng(global_seed).normal(size=2000)
+    cloud = clean_cloud(np.column_stack([a, a**2, a**3]))
+    assert cloud.dim == 1
+    assert cloud.n_outliers < 20
+
+
+# ------------------------------------------------------------------------------------------------------ copies
+@pytest.mark.parametrize(("n", "copies"), [(300, 10), (1000, 3)])
+def test_repeated_measurements_become_one(n, copies, global_seed):
+    rng = np.random.default_rng(global_seed)
+    # Random places may be as close as copies, so some pairs are left.
+    points = np.repeat(Sphere().sample(n, seed=rng), copies, axis=0)
+    cloud = clean_cloud(points + 1e-3 * rng.normal(size=points.shape))
+    assert cloud.dim == 2
+    assert cloud.n_merged == pytest.approx(n * (copies - 1), rel=0.1)
+
+
+def test_distinct_points_are_not_merged(global_seed):
+    rng = np.random.default_rng(global_seed)
+    for points in (Sphere().grid(500), rng.random((1000, 2)), np.linspace(0, 1, 50)[:, None]):
+        assert len(merge_copies(points)) >= 0.98 * len(points)
+    assert len(merge_copies(np.repeat(points, 5, axis=0))) == len(points)
+
+
+# ------------------------------------------------------------------------------------------------------- always
+def test_the_number_of_threads_and_motions_change_nothing(global_seed):
+    points, _ = noisy(Sphere().sample(2000, seed=global_seed), 0.04)
+    one, two = (clean_cloud(points, n_jobs=n_jobs) for n_jobs in (1, 2))
+    assert np.array_equal(one.points, two.points)
+    for unit, shift in ((1e-3, 0.0), (1e3, 0.0), (1.0, 1e5)):
+        moved = clean_cloud(unit * points + shift)
+        assert moved.dim == one.dim
+        assert moved.noise_std == pytest.approx(unit * one.noise_std, rel=0.02)
+
+
+@pytest.mark.slow
+def test_very_large_clouds_are_examined_in_part():
+    cloud = clean_cloud(Sphere().sample(60_000, seed=0))
+    assert (cloud.dim, cloud.n_given, cloud.n_outliers) == (2, 60_000, 0)
+    assert len(cloud.points) < 60_000
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "name"),
+    [
+        (lambda: clean_cloud(np.zeros((2, 3))), ValueError, "points"),
+        (lambda: clean_cloud([[0.0], [1.0], [np.nan]]), ValueError, "points"),
+        (lambda: clean_cloud(np.eye(5), dim=6), ValueError, "dim"),
+        (lambda: clean_cloud(np.eye(5), dim=1.5), TypeError, "dim"),
+        (lambda: clean_cloud(np.eye(5), noise_std=-1), ValueError, "noise_std"),
+        (lambda: clean_cloud(np.eye(5), noise_std="much"), ValueError, "noise_std"),
+        (lambda: clean_cloud(np.eye(5), n_jobs=0), ValueError, "n_jobs"),
+        (lambda: estimate_dimension(np.zeros(5)), ValueError, "points"),
+        (lambda: estimate_dimension(np.eye(3), metric="cosine"), TypeError, "metric"),
+        (lambda: estimate_dimension(2 * np.eye(3), metric=Sphere()), ValueError, "points"),
+    ],
+)
+def test_bad_input_is_named(call, kind, name):
+    with pytest.raises(kind, match=f"`{name}`"):
+        call()
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        np.zeros((5, 2)),
+        np.repeat(np.eye(3), 9, axis=0),
+        np.arange(12.0).reshape(4, 3),
+        np.eye(4),
+        1e150 * np.eye(9),
+    ],
+    ids=["one place", "three places", "a line", "four", "huge"],
+)
+def test_tiny_clouds_are_cleaned_without_warnings(points):
+    cloud = clean_cloud(points)
+    assert 1 <= cloud.dim <= points.shape[1]
+    assert np.isfinite(cloud.points).all()

@@ -1,0 +1,160 @@
+"""Even nodes on clouds, their edges and images, curves and layers, against shapes that are known."""
+
+import numpy as np
+import pytest
+from known_spaces import SPACES
+from scipy.spatial import cKDTree
+
+from manifoldrf import MobiusStrip, Sphere, Torus, clean_cloud, heat_graph
+from manifoldrf.geometry.curves import trace_curves
+from manifoldrf.geometry.edges import Edge, find_edge
+from manifoldrf.geometry.layout import EvenNodes
+from manifoldrf.geometry.spaces import CloudSpace, CurveSpace, PointSpace, cloud_space
+
+
+def edge_of(points, spacing=0.03, frames=None):
+    if frames is None:
+        frames = np.broadcast_to(np.eye(points.shape[1]), (len(points), points.shape[1], points.shape[1]))
+    return find_edge(points, frames, spacing, 1, noise_std=0.0, curvature=0.0)
+
+
+def laid_out(points, s2=0.01):
+    space = cloud_space(points)
+    assert isinstance(space, CloudSpace)
+    return space.layout(s2, space.spacing(s2), 1)
+
+
+# -------------------------------------------------------------------------------------------------------- edges
+@pytest.mark.parametrize(("dim", "n"), [(2, 3000), (3, 6000)])
+def test_the_edge_of_a_box_is_at_its_faces(dim, n, global_seed):
+    points = np.random.default_rng(global_seed).random((n, dim))
+    edge = edge_of(points, 0.03 if dim == 2 else 0.08)
+    gap = n ** (-1 / dim)
+    off = np.abs(edge.places - np.clip(edge.places, 0, 1)).max(axis=1) + np.minimum(
+        edge.places, 1 - edge.places
+    ).min(1)
+    assert np.abs(np.median(off)) < 0.3 * gap
+    assert np.quantile(np.abs(off), 0.9) < gap
+    assert np.median(np.abs(edge.normals).max(axis=1)) > 0.98
+    assert np.isclose(np.linalg.norm(edge.normals, axis=1), 1).all()
+    middle = np.full((1, dim), 0.5)
+    assert np.einsum("ed,ed->e", edge.places - middle, edge.normals).min() > 0  # outward
+    assert cKDTree(edge.places).query(edge.places, 2)[0][:, 1].min() > 0.01
+    depths, normals = edge.faces(np.full((1, dim), 0.05), 0.3)
+    assert np.isfinite(depths[0, :2]).all()  # two faces at a corner
+    assert np.allclose(depths[0, :2], 0.05, atol=gap)
+    assert abs(normals[0, 0] @ normals[0, 1]) < 0.5  # measured .43 in three dimensions
+
+
+def test_the_edge_of_a_disc_bends_inwards_and_that_of_its_hole_outwards(global_seed):
+    rng = np.random.default_rng(global_seed)
+    points = rng.uniform(-1, 1, size=(8000, 2))
+    radius = np.linalg.norm(points, axis=1)
+    edge = edge_of(points[(radius > 0.4) & (radius < 1)], 0.05)
+    radius = np.linalg.norm(edge.places, axis=1)
+    assert np.abs(np.where(radius > 0.7, radius - 1, radius - 0.4)).max() < 0.05
+    assert np.median(edge.bends[radius > 0.7]) == pytest.approx(1.0, abs=0.35)
+    assert np.median(edge.bends[radius < 0.7]) == pytest.approx(-2.5, abs=0.8)
+
+
+@pytest.mark.parametrize("space", [Sphere(), Torus()], ids=str)
+def test_closed_surfaces_have_no_edge(space, global_seed):
+    nodes = laid_out(space.sample(3000, seed=global_seed))
+    assert len(nodes.images) <= 0.002 * len(nodes.points)
+
+
+def test_images_mirror_nodes_and_corners_have_three():
+    sides = np.linspace(0.025, 0.975, 20)
+    zero, one = np.zeros(20), np.ones(20)
+    places = np.concatenate(
+        [np.column_stack(p) for p in ((sides, zero), (sides, one), (zero, sides), (one, sides))]
+    )
+    normals = np.repeat([[0.0, -1], [0, 1], [-1, 0], [1, 0]], 20, axis=0)
+    edge = Edge(places, normals, normals[:, None, ::-1], np.zeros(80), 2)
+    images, own, room = edge.images(np.array([[0.5, 0.1], [0.1, 0.05], [0.5, 0.5]]), 0.2)
+    assert np.allclose(images[own == 0], [[0.5, -0.1]])
+    assert {tuple(p) for p in images[own == 1].round(6)} == {(-0.1, 0.05), (0.1, -0.05), (-0.1, -0.05)}
+    assert not (own == 2).any()
+    assert np.allclose(room, 1)
+    moved = edge.inside(np.array([[0.5, -0.02], [0.5, 0.5]]), 0.2, 0.05)
+    assert np.allclose(moved, [[0.5, 0.05], [0.5, 0.5]])
+    assert not len(Edge.none(2, 2).images(places, 1.0)[0])
+
+
+# -------------------------------------------------------------------------------------------------- even nodes
+@pytest.mark.parametrize("ratio", [1, 30])
+@pytest.mark.parametrize("name", ["S^2", "ring torus", "square", "Möbius strip", "cube"])
+def test_nodes_are_even_and_on_the_space(name, ratio, global_seed):
+    space, rng = SPACES[name], np.random.default_rng(global_seed)
+    nodes = laid_out(space.embed(space.uneven(4000, ratio, rng)), s2=space.t / 3)
+    gaps = cKDTree(nodes.points).query(nodes.points, 2)[0][:, 1]
+    assert gaps.std() / gaps.mean() < 0.2  # random points .52
+    # No hole: every point of the space is near a node.
+    holes = cKDTree(nodes.points).query(space.embed(space.draw(3000, rng)))[0]
+    assert np.quantile(holes, 0.999) < 1.6 * gaps.mean()
+    if name == "S^2":
+        assert np.abs(np.linalg.norm(nodes.points, axis=1) - 1).max() < 0.02
+        assert np.abs(nodes.ricci - np.eye(2)).mean() < 0.25
+
+
+def test_the_number_of_nodes_follows_from_the_time_not_from_the_points(global_seed):
+    sizes = [heat_graph(Sphere().sample(n, seed=global_seed), 0.05).n_nodes for n in (1000, 4000, 16_000)]
+    assert max(sizes) < 1.1 * min(sizes)
+    graph = heat_graph(Sphere().sample(4000, seed=global_seed), 0.05, n_nodes=600)
+    assert graph.n_nodes == pytest.approx(600, rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["two layers, gap 0.141", "roll, gap 0.245"])
+def test_steps_do_not_jump_between_layers(name, global_seed):
+    space, rng = SPACES[name], np.random.default_rng(global_seed)
+    u = space.draw(4000, rng)
+    points = space.embed(u)
+    s2 = 4 * space.t / 28
+    nodes = laid_out(points, s2)
+    at = u[cKDTree(points).query(nodes.points)[1]]
+    pairs = nodes.pairs(nodes.reach(s2), s2)
+    share = np.exp(-pairs.distances / s2)
+    jumps = np.linalg.norm(at[pairs.rows] - at[pairs.columns], axis=1) > 1.0
+    if name.startswith("two"):
+        jumps = at[pairs.rows, 2] != at[pairs.columns, 2]
+    assert share[jumps].sum() < 0.003 * share.sum()
+
+
+# ------------------------------------------------------------------------------------------------------ curves
+@pytest.mark.parametrize(("name", "closed"), [("circle", True), ("trefoil", True), ("helix", False)])
+@pytest.mark.parametrize(("n", "noise"), [(200, 0.0), (1000, 0.0), (1000, 0.03)])
+def test_curves_are_traced(name, closed, n, noise, global_seed):
+    space, rng = SPACES[name], np.random.default_rng(global_seed)
+    points = space.embed(space.draw(n, rng))
+    cloud = clean_cloud(points + noise * rng.normal(size=points.shape), dim=1)
+    curve = trace_curves(cloud, 1)
+    exact = 1 / space.kernel(np.array([[1.0]]), 1e6)[0, 0]  # heat is spread over the whole length
+    assert curve.closed.tolist() == [closed]
+    assert curve.lengths[0] == pytest.approx(exact, rel=0.02 + 2 / n)
+    arcs, pieces = curve.locate((points - cloud.origin) @ cloud.axes)
+    assert np.abs(curve.at(arcs, pieces) @ cloud.axes.T + cloud.origin - points).max() < 0.05 + 4 * noise
+
+
+def test_several_curves_and_branches(global_seed):
+    rng = np.random.default_rng(global_seed)
+    circle = Sphere(dim=1).sample(500, seed=rng)
+    two = cloud_space(np.vstack([circle, 2 * circle]))
+    assert isinstance(two, CurveSpace)
+    assert sorted(two.curve.lengths) == pytest.approx([2 * np.pi, 4 * np.pi], rel=0.01)
+    cross = np.zeros((1000, 2))
+    cross[np.arange(1000), np.arange(1000) % 2] = rng.uniform(-1, 1, 1000)
+    assert not isinstance(cloud_space(cross), CurveSpace)
+
+
+def test_points_are_nodes_where_no_layout_can_be_trusted(global_seed):
+    rng = np.random.default_rng(global_seed)
+    for points in (rng.normal(size=(300, 10)), Sphere(dim=4).sample(1500, seed=0), rng.random((20, 3))):
+        space = cloud_space(points)
+        assert isinstance(space, PointSpace)
+        assert np.allclose(np.sort(space.points, axis=0), np.sort(points, axis=0))
+
+
+def test_the_moebius_strip_has_one_edge_and_its_area(global_seed):
+    graph = heat_graph(MobiusStrip().sample(4000, seed=global_seed), 0.02)
+    assert isinstance(graph.extension.nodes, EvenNodes)
+    assert graph.weights.sum() == pytest.approx(MobiusStrip().volume, rel=0.02)
