@@ -547,9 +547,7 @@ class TestInterface:
     def test_values_of_the_wrong_kind(self):
         with pytest.raises(TypeError, match="`known` must be a mask of booleans or node indices"):
             FieldInterpolator().fit(MESH, SMOOTH, np.ones(300))
-        with pytest.raises(
-            TypeError, match=r"`space` must be an array of numbers, not the name of a file: TriangleMesh\.load"
-        ):
+        with pytest.raises(TypeError, match=r"`space` must be an array of numbers, not the name of a file"):
             fitted("kernel", space="bunny.ply")
         for wrong in (SMOOTH + 1j, SMOOTH.astype(str)):
             with pytest.raises(TypeError, match="`values` must be an array of numbers"):

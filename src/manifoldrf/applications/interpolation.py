@@ -85,6 +85,7 @@ class Choice:
     folds: int = 0
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Known:
     """Values at some nodes of a graph.
@@ -133,6 +134,7 @@ class Problem:
         return lambda X: kernel.apply(graph, X, tol=_tolerance(tau), n_jobs=n_jobs)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Filled:
     """A field at all nodes.
