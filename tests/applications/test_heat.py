@@ -121,18 +121,6 @@ def test_unknown_values_are_means_of_the_known_ones(space):
     np.testing.assert_allclose(found, exact, atol=1e-9)
 
 
-def test_conserve_keeps_the_integral_over_the_known_nodes(space):
-    known = RNG.random(1000) < 0.6
-    areas = space.degrees if isinstance(space, Graph) else AREAS
-    found = smooth(space, FIELD, t=0.05, known=known, conserve=True)
-    assert np.isnan(found[~known]).all()
-    means = [areas[known] @ field[known] / areas[known].sum() for field in (found, FIELD)]
-    np.testing.assert_allclose(*means, atol=tolerance(space, 1e-12))
-    constant = smooth(space, np.where(known, 7.3, np.nan), t=0.05, conserve=True)
-    np.testing.assert_allclose(constant[known], 7.3, rtol=1e-12)
-    assert found[known].std() < 0.5 * FIELD[known].std()
-
-
 @pytest.mark.filterwarnings("ignore:Graph of")  # of several pieces
 def test_parts_without_a_known_value_are_empty_with_a_warning():
     two = TriangleMesh(
@@ -155,7 +143,6 @@ BAD = [
     ({"t": -1.0}, "`t` must be a number"),
     ({}, "`fwhm` must be given, or `t`"),
     ({"fwhm": 1.0, "t": 1.0}, "`fwhm` must be given, or `t`"),
-    ({"t": 1.0, "conserve": 1}, "`conserve` must be True or False"),
     ({"t": 1.0, "field": np.ones(5)}, r"`field` must be an array of shape \(1000,\)"),
     ({"t": 1.0, "known": np.ones(5, bool)}, "`known` must be a mask of shape"),
     ({"t": 1.0, "field": np.full(1000, np.inf)}, r"`field\[known\]` must be finite"),

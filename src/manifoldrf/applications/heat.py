@@ -13,7 +13,6 @@ from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
     Interval,
-    check_flag,
     check_indices,
     check_jobs,
     check_option,
@@ -51,7 +50,6 @@ def smooth(
     fwhm: float | None = None,
     t: float | None = None,
     known: ArrayLike | None = None,
-    conserve: bool = False,
     n_jobs: int = -1,
 ) -> FloatArray:
     """Smooth a field on a mesh, a cloud or a graph by the heat flow: a Gaussian filter along the space.
@@ -72,10 +70,7 @@ def smooth(
         Heat time, in squared units of the space.
     known : bool array-like of shape (n,) or int array-like, optional
         A mask, or the indices of the nodes with known values; by default the rows without NaN.
-    conserve : bool, default=False
-        What happens where values are unknown. By default each node, known or not, gets the mean of the known values
-        around it. With ``conserve=True`` heat does not leave the known nodes: unknown ones become NaN, and the
-        integral over the others stays the same. Without unknown nodes it always does.
+        Unknown nodes get the mean of the known values around them.
     n_jobs : int, default=-1
         Threads, -1 for all cores; the result does not depend on it.
 
@@ -86,8 +81,9 @@ def smooth(
 
     Notes
     -----
-    Integrals are sums over nodes times their areas: the vertex areas of a mesh, the ``weights`` of a heat graph,
-    the degrees of another graph. Those of points follow from their density.
+    Without unknown nodes the integral stays the same: the sum over nodes times their areas, which are the
+    vertex areas of a mesh and the degrees of a graph (``weights`` of a heat graph). Those of points follow from
+    their density.
 
     Examples
     --------
@@ -100,7 +96,6 @@ def smooth(
     (0.39, 0.05)
     """
     time, jobs, space = time_of(fwhm, t), check_jobs(n_jobs), as_space(space, "space")
-    check_flag(conserve, "conserve")
     mesh = space if isinstance(space, TriangleMesh) else None
     graph = space if isinstance(space, Graph) else None
     if graph is None:
@@ -116,25 +111,13 @@ def smooth(
         lengths, width = mesh.edge_lengths(), 4.0 * math.sqrt(time * math.log(2.0))
         if len(lengths) and width < 0.1 * np.median(lengths):  # white noise on 1000 vertices changes by .4 %
             warn_user(
-                f"The filter is {width:.3g} wide (fwhm), but the median edge of the mesh is {np.median(lengths):.3g} "
-                "long: the field is hardly smoothed (remedy: a larger fwhm or t).",
+                f"The filter is {width:.3g} wide (fwhm), the median edge of the mesh {np.median(lengths):.3g}: the "
+                "field is hardly smoothed (remedy: a larger fwhm or t).",
                 InterpolationWarning,
             )
         # The tiniest triangles set the length of a step of the mesh; even nodes take far fewer than 100,000.
         by_nodes = time > 1e5 * float(graph.step_time or time)
-    if by_nodes:
-        flow, areas = _flow_by_nodes(space, graph, time, mask if conserve else np.ones_like(mask), jobs)
-    else:
-        flow, areas = _flow_along_edges(graph, fwhm, time, mask if conserve else None, jobs)
-    if conserve:
-        found = np.full_like(values.values, np.nan)
-        inner, shares = values.values[mask], areas[mask] / (areas[mask].sum() or 1.0)
-        mean = shares @ inner
-        columns = np.zeros_like(found)
-        columns[mask] = inner - mean
-        moved = flow(columns)[mask]
-        found[mask] = moved - shares @ moved + mean  # the sum has rounding errors of the series
-        return found[:, 0] if values.is_vector else found
+    flow = _flow_by_nodes(space, graph, time, jobs) if by_nodes else _flow_along_edges(graph, fwhm, time, jobs)
     mean = values.values[mask].mean(axis=0)  # without it, constants are exact
     centred = replace(values, values=np.where(mask[:, None], values.values - mean, 0.0))
     means = weighted_means(flow, centred.values, mask.astype(np.float64))
@@ -149,34 +132,25 @@ def smooth(
     return np.asarray(found[:, 0] if values.is_vector else found)
 
 
-def _flow_along_edges(
-    graph: Graph, fwhm: float | None, time: float, within: Any, jobs: int
-) -> tuple[Action, FloatArray]:
-    """M^-1/2 h(W) M^1/2 X, which keeps constants, and the degrees M; ``within`` a mask, heat does not leave it."""
+def _flow_along_edges(graph: Graph, fwhm: float | None, time: float, jobs: int) -> Action:
+    """M^-1/2 h(W) M^1/2 X, which keeps constants; M are the degrees."""
     kernel = HeatKernel(time).resolve(graph)
     steps = float(getattr(kernel, "tau", 0.0))
     _check_width(fwhm, time, time * WIDEST / max(steps, 1.0), "on this graph, which has much shorter steps")
-    degrees, tol = graph.degrees, 1e-10 if steps > 1024 else 1e-13  # long sums are less accurate
-    if within is not None:
-        inside = sparse.diags_array(within.astype(np.float64))
-        affinity = (inside @ graph.affinity @ inside).tocsr()
-        # What would leave the known nodes stays where it is.
-        lost = np.maximum(degrees - np.asarray(affinity.sum(axis=1)).ravel(), 0.0)
-        graph = Graph((affinity + sparse.diags_array(lost)).tocsr())
-    root = np.sqrt(degrees)[:, None]
+    root, tol = np.sqrt(graph.degrees)[:, None], 1e-10 if steps > 1024 else 1e-13  # long sums are less accurate
 
     def flow(columns: FloatArray) -> FloatArray:
         moved = kernel.apply(graph, columns * root, tol=tol, n_jobs=jobs) * reciprocal(root)
         return np.where(root > 0, moved, columns)  # isolated nodes keep their values
 
-    return flow, degrees
+    return flow
 
 
-def _flow_by_nodes(space: Any, graph: Graph, time: float, within: Any, jobs: int) -> tuple[Action, FloatArray]:
-    """The heat flow between points or vertices through the even nodes of the space, and the volume of each point.
+def _flow_by_nodes(space: Any, graph: Graph, time: float, jobs: int) -> Action:
+    """The heat flow between points or vertices through the even nodes of the space.
 
     K(x, y) = R(x) P^(n - 2) M^-1 R(y)^T for one step R from a point to the nodes, the walk P between them and their
-    volumes M. Scaled at both ends, K conserves heat inside a mask.
+    volumes M. Scaled at both ends, K keeps constants and integrals.
     """
     points, areas = graph.positions, np.ones(graph.n_nodes)
     found = space_of(space, n_jobs=jobs)
@@ -204,14 +178,14 @@ def _flow_by_nodes(space: Any, graph: Graph, time: float, within: Any, jobs: int
                 moved = walk @ moved
             return np.asarray(rows @ moved)
 
-    mass, scale = (areas * within)[:, None], np.ones((len(points), 1))
-    for _ in range(100):  # about 20; the sum of a field is exact in any case
+    mass, scale = areas[:, None], np.ones((len(points), 1))
+    for _ in range(100):  # about 35
         sums = kernel(mass * scale)
-        if np.abs(scale * sums - 1)[within & (sums[:, 0] > 0)].max(initial=0.0) < 1e-6:
+        if np.abs(scale * sums - 1)[sums > 0].max(initial=0.0) < 1e-11:
             break
         scale = np.sqrt(scale * reciprocal(sums))
     reached = sums > 0  # others keep their values
-    return lambda columns: np.where(reached, scale * kernel(mass * scale * columns), columns), areas
+    return lambda columns: np.where(reached, scale * kernel(mass * scale * columns), columns)
 
 
 def time_of(fwhm: float | None, t: float | None) -> float:
