@@ -491,7 +491,7 @@ def test_bad_calls_are_named(fitted):
     for weights, rule in ([1.0], "shape"), (np.full(60, -1.5), "finite and nonneg"), (np.eye(60)[3], "not zero"):
         with pytest.raises(ValueError, match=f"`sample_weight` must be .*{rule}"):
             process().fit(X, Y, sample_weight=weights)
-    for values, rule in (np.where(np.arange(60) == 7, np.nan, Y), "finite.*index 7"), (Y[:59], "60 values"):
+    for values, rule in (np.where(np.arange(60) == 7, np.nan, Y), "finite.*index .7"), (Y[:59], "60 values"):
         with pytest.raises(ValueError, match=f"`y` must be {rule}"):
             ManifoldRidge().fit(X, values)
 
