@@ -67,7 +67,6 @@ def fitted():
 
 
 # ---------------------------------------------------------------------------------------------- the dense oracle
-# Tables leave out entries below 1e-7 of the largest.
 @pytest.mark.parametrize(
     ("kernel", "tolerance"), [(HeatKernel(T), 1e-5), (MaternKernel(1.5, 1.0, clock="manifold"), 1e-5)]
 )

@@ -169,7 +169,7 @@ def _flow_by_nodes(space: Any, graph: Graph, time: float, jobs: int) -> Action:
         if isinstance(space, TriangleMesh):
             areas = np.asarray(graph.weights)
         else:
-            for _ in range(20):  # volumes of points that add up to those of the nodes: 20 rounds equal 100
+            for _ in range(20):  # volumes of points that nearly add up to those of the nodes
                 areas = areas * (rows @ (volumes * reciprocal(back @ areas)))
 
         def kernel(columns: FloatArray) -> FloatArray:
@@ -179,7 +179,7 @@ def _flow_by_nodes(space: Any, graph: Graph, time: float, jobs: int) -> Action:
             return np.asarray(rows @ moved)
 
     mass, scale = areas[:, None], np.ones((len(points), 1))
-    for _ in range(100):  # about 35
+    for _ in range(100):
         sums = kernel(mass * scale)
         if np.abs(scale * sums - 1)[sums > 0].max(initial=0.0) < 1e-11:
             break
