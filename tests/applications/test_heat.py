@@ -41,9 +41,14 @@ AREAS = mesh_graph(SPHERE, weights="cotangent").weights
 SPACES = {
     "mesh": SPHERE,
     "points": SPHERE.vertices,
-    "heat graph": heat_graph(SPHERE.vertices, 0.05),
+    "heat graph": heat_graph(SPHERE.vertices, 0.05, volumes=AREAS),
     "neighbours": knn_graph(SPHERE.vertices),
 }
+
+
+def tolerance(space, exact):
+    """Of integrals: volumes of points are found from their density, to about 1 % here."""
+    return exact if isinstance(space, Graph | TriangleMesh) else 0.01
 
 
 @pytest.fixture(params=SPACES)
@@ -90,11 +95,9 @@ def test_constants_stay_constant_and_shifts_stay_shifts(space):
 
 
 def test_mass_is_conserved_and_no_value_leaves_the_range(space):
-    areas = AREAS if isinstance(space, TriangleMesh) else None
-    graph = space if isinstance(space, Graph) else heat_graph(SPHERE.vertices, 0.05, noise=0)
-    areas = graph.degrees if areas is None else areas
+    areas = space.degrees if isinstance(space, Graph) else AREAS
     found = smooth(space, FIELD, t=0.05)
-    np.testing.assert_allclose(areas @ found, areas @ FIELD, atol=1e-11 * areas.sum())
+    np.testing.assert_allclose(areas @ found, areas @ FIELD, atol=tolerance(space, 1e-11) * areas.sum())
     assert (found >= FIELD.min(axis=0)).all()
     assert (found <= FIELD.max(axis=0)).all()
 
@@ -116,18 +119,6 @@ def test_unknown_values_are_means_of_the_known_ones(space):
     mass = smooth(space, known.astype(float), t=0.05)[:, None]
     exact = smooth(space, np.where(known[:, None], FIELD, 0.0), t=0.05) / mass
     np.testing.assert_allclose(found, exact, atol=1e-9)
-
-
-def test_conserve_keeps_the_integral_over_the_known_nodes(space):
-    known = RNG.random(1000) < 0.6
-    graph = space if isinstance(space, Graph) else None
-    areas = AREAS if isinstance(space, TriangleMesh) else (graph or heat_graph(SPHERE.vertices, 0.05)).degrees
-    found = smooth(space, FIELD, t=0.05, known=known, conserve=True)
-    assert np.isnan(found[~known]).all()
-    np.testing.assert_allclose(areas[known] @ found[known], areas[known] @ FIELD[known], atol=1e-12 * areas.sum())
-    constant = smooth(space, np.where(known, 7.3, np.nan), t=0.05, conserve=True)
-    np.testing.assert_allclose(constant[known], 7.3, rtol=1e-12)
-    assert found[known].std() < 0.5 * FIELD[known].std()
 
 
 @pytest.mark.filterwarnings("ignore:Graph of")  # of several pieces
@@ -152,7 +143,6 @@ BAD = [
     ({"t": -1.0}, "`t` must be a number"),
     ({}, "`fwhm` must be given, or `t`"),
     ({"fwhm": 1.0, "t": 1.0}, "`fwhm` must be given, or `t`"),
-    ({"t": 1.0, "conserve": 1}, "`conserve` must be True or False"),
     ({"t": 1.0, "field": np.ones(5)}, r"`field` must be an array of shape \(1000,\)"),
     ({"t": 1.0, "known": np.ones(5, bool)}, "`known` must be a mask of shape"),
     ({"t": 1.0, "field": np.full(1000, np.inf)}, r"`field\[known\]` must be finite"),
@@ -264,5 +254,5 @@ def test_tiny_triangles_neither_stop_nor_change_the_smoothing():
         for part in (grid, points)
     )
     found = smooth(tiny, points[:, 0] ** 2, fwhm=2.0)[: len(grid)]
-    np.testing.assert_allclose(found, smooth(clean, grid[:, 0] ** 2, fwhm=2.0), atol=0.01)
+    np.testing.assert_allclose(found, smooth(clean, grid[:, 0] ** 2, fwhm=2.0), atol=0.06)  # .3 % of the range
     np.testing.assert_allclose(smooth(tiny, np.full(len(points), 7.3), fwhm=2.0), 7.3, rtol=1e-12)

@@ -5,7 +5,7 @@ import pytest
 from oracles import cloud, sphere_mesh
 from sklearn.base import clone
 
-from manifoldrf import DiffusionKernel, FeatureWarning, Graph, GraphWarning, TriangleMesh, knn_graph, mesh_graph
+from manifoldrf import DiffusionKernel, Graph, GraphWarning, TriangleMesh, knn_graph, mesh_graph
 from manifoldrf._random import Streams
 from manifoldrf.applications import interpolation
 from manifoldrf.applications.interpolation import (
@@ -19,13 +19,7 @@ from manifoldrf.applications.interpolation import (
 )
 
 # One set of parameters for each method, so that nothing is chosen.
-FIXED = {
-    "kernel": {"tau": 3.0},
-    "features": {"tau": 3.0, "random_state": 0},
-    "gp": {"tau": 3.0, "noise_variance": 0.1},
-    "harmonic": {},
-    "biharmonic": {},
-}
+FIXED = {"kernel": {"tau": 3.0}, "gp": {"tau": 3.0, "noise_variance": 0.1}, "harmonic": {}, "biharmonic": {}}
 METHODS = sorted(FIXED)
 SLOW_AUTO = pytest.param("auto", marks=pytest.mark.slow)  # it runs all other methods
 MESH = sphere_mesh(300)
@@ -131,23 +125,6 @@ class TestMethods:
             found = fitted(method, mesh, linear, known, weights="cotangent").predict()
             np.testing.assert_allclose(found, linear, atol=1e-10)
 
-    def test_features_at_all_nodes_are_the_kernel(self):
-        exact = fitted("kernel").predict()
-        # Signatures are cut at 1e-7 of the largest.
-        np.testing.assert_allclose(fitted("features", n_features="all").predict(), exact, atol=1e-4)
-
-    @pytest.mark.parametrize(("tau", "count"), [(2.0, 300), (10.0, 75)])
-    def test_features_are_as_many_as_tau_asks_for(self, tau, count):
-        model = fitted("features", tau=tau)
-        assert model.features_.n_features_out_ == count
-        exact = fitted("kernel", tau=tau).predict()
-        # Anchors as far apart as the features are wide: the means differ by a few per cent of the values' spread.
-        assert np.abs(model.predict() - exact).max() < 0.05 * np.ptp(SMOOTH)
-
-    def test_too_few_features_are_warned_of(self):
-        with pytest.warns(FeatureWarning, match="20 features are too few"):
-            fitted("features", n_features=20)
-
     @pytest.mark.parametrize("method", [*METHODS, "auto"])
     def test_constants_are_reproduced(self, method):
         found = fitted(method, values=np.full((300, 2), [3.5, -2.0]), random_state=0).predict()
@@ -194,13 +171,6 @@ class TestRange:
         assert (model.predict() @ axes - (values[known] @ axes).max(axis=0)).max() <= 1e-4
         assert (model.predict() >= values[known].min(axis=0)).all()
         assert (model.predict() <= values[known].max(axis=0)).all()
-
-    def test_features_stay_in_range(self):
-        noise = np.random.default_rng(0).standard_normal(300)
-        model = fitted("features", values=noise)
-        everywhere = np.concatenate([model.predict(), model.predict(MESH.sample(500, seed=0).points)])
-        assert everywhere.min() >= noise[KNOWN].min() - 1e-12
-        assert everywhere.max() <= noise[KNOWN].max() + 1e-12
 
     @pytest.mark.parametrize("method", ["gp", "biharmonic"])
     def test_slopes_are_followed_out_of_range(self, method):
@@ -250,24 +220,6 @@ class TestOutOfReach:
         assert np.isfinite(found[:300]).all()
         assert model.n_empty_ == 301
         assert np.isnan(model.predict(graph.positions[400:402])).all()
-
-    def test_features_keep_to_their_component_where_two_meet(self):
-        """The vertices of a seam are there twice; a place alone does not say which is meant."""
-        side = 8
-        steps = np.linspace(0.0, 1.0, side)
-        grid = np.stack(np.meshgrid(steps, steps, indexing="ij"), axis=-1).reshape(-1, 2)
-        corner = (np.arange(side - 1)[:, None] * side + np.arange(side - 1)).ravel()
-        halves = (corner, corner + side, corner + 1), (corner + side, corner + side + 1, corner + 1)
-        faces = np.vstack([np.stack(ends, axis=1) for ends in halves])
-        left = np.column_stack([grid, np.zeros(side**2)])
-        points = np.vstack([left, left + np.array([1.0, 0.0, 0.0])])
-        with pytest.warns(GraphWarning, match="2 pieces"):
-            graph = mesh_graph(TriangleMesh(points, np.vstack([faces, faces + side**2])), weights="unit")
-        values = np.repeat([0.0, 1.0], side**2)
-        known = np.random.default_rng(0).random(2 * side**2) < 0.3
-        with pytest.warns(InterpolationWarning, match="8 of 128 nodes"):  # one side of the seam has no features
-            found = fitted("features", graph, values, known, tau=4.0).predict()
-        np.testing.assert_allclose(found, values, atol=1e-12)
 
     def test_what_is_given_to_gp_stays_where_nothing_can_be_measured(self):
         graph = two_spheres()
@@ -481,10 +433,6 @@ class TestInterface:
         assert again is model
         expected = fitted("kernel", values=SMOOTH**2, known=~KNOWN, tau=tau).predict()
         np.testing.assert_array_equal(again.predict(), expected)
-        features = fitted("features", values=SMOOTH).refit(SMOOTH**2)
-        np.testing.assert_array_equal(
-            features.predict(), fitted("features", values=SMOOTH**2, known=None).predict()
-        )
 
     def test_results_can_be_changed_without_harm(self):
         model = fitted("harmonic")
@@ -508,8 +456,6 @@ class TestInterface:
             ({"tau": "best"}, "`tau` must be 'cv' or a number"),
             ({"noise_variance": -0.1}, "`noise_variance` must be a number in"),
             ({"weights": "robust"}, "`weights` must be one of"),
-            ({"n_features": "many"}, "`n_features` must be an integer in .* or one of"),
-            ({"n_features": 0}, "`n_features` must be an integer"),
             ({"n_jobs": 0}, "`n_jobs` must be"),
         ],
     )
@@ -547,9 +493,7 @@ class TestInterface:
     def test_values_of_the_wrong_kind(self):
         with pytest.raises(TypeError, match="`known` must be a mask of booleans or node indices"):
             FieldInterpolator().fit(MESH, SMOOTH, np.ones(300))
-        with pytest.raises(
-            TypeError, match=r"`space` must be an array of numbers, not the name of a file: TriangleMesh\.load"
-        ):
+        with pytest.raises(TypeError, match=r"`space` must be an array of numbers, not the name of a file"):
             fitted("kernel", space="bunny.ply")
         for wrong in (SMOOTH + 1j, SMOOTH.astype(str)):
             with pytest.raises(TypeError, match="`values` must be an array of numbers"):

@@ -59,7 +59,6 @@ MODELS = {
     "process": lambda: _process(VALUES, optimize=False, variance=1.0, noise_variance=0.01),
     "few": lambda: _few(),
     "kernel": lambda: _field("kernel", tau=4.0),
-    "features": lambda: _field("features", tau=4.0),
     "gp": lambda: _field("gp", FIELD[:, 0], tau=4.0, noise_variance=0.01),
     "biharmonic": lambda: _field("auto", normalize=True),
 }
@@ -122,8 +121,6 @@ BROKEN = [
     ("average", "variance_", lambda found: found[:1], "`variance_` must be of shape"),
     ("kernel", "_known", lambda known: dataclasses.replace(known, mask=known.mask[1:]), "`mask` must be of shape"),
     ("kernel", "method_", lambda _: "magic", "`method_` must be one of"),
-    ("kernel", "method_", lambda _: "features", "`features_` must be given"),
-    ("features", "_node_features", lambda rows: rows[:, 1:], "`_node_features` must be"),
 ]
 
 

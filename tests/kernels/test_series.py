@@ -186,3 +186,15 @@ def test_without_a_spike_the_first_coefficient_is_zero_and_the_others_are_found(
     assert SeriesKernel.fit(graph, i, j, values, degree=8, square=square).kernel.coefficients(1)[0] > 1
     clean = SeriesKernel.fit(graph, i, j, kernel.dense(graph)[i, j], degree=8, square=square, spike=False)
     assert clean.error < 1e-4
+
+
+@pytest.mark.parametrize("square", [False, True])
+def test_the_series_of_a_multiple_is_the_multiple_of_the_series(square):
+    graph = knn_graph(Sphere().grid(200))
+    i, j = np.random.default_rng(0).integers(0, 200, (2, 600))
+    values = DiffusionKernel(5.0).dense(graph)[i, j]
+    w = np.linspace(0.5, 1, 20)
+    one = SeriesKernel.fit(graph, i, j, values, square=square).kernel.spectral(w)
+    for factor in (1e-90, 1e-15, 1e-3, 1e90):
+        other = SeriesKernel.fit(graph, i, j, factor * values, square=square).kernel.spectral(w)
+        np.testing.assert_allclose(other / factor, one, atol=1e-3 * one.max())

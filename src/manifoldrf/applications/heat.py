@@ -13,7 +13,6 @@ from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
     Interval,
-    check_flag,
     check_indices,
     check_jobs,
     check_option,
@@ -24,18 +23,21 @@ from manifoldrf._validation import (
 )
 from manifoldrf.applications.interpolation import (
     WIDEST,
+    Action,
     InterpolationWarning,
     Problem,
     check_known,
     finish_means,
     weighted_means,
 )
+from manifoldrf.features.rules import WalkStep
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.cleaning import estimate_dimension
+from manifoldrf.geometry.cleaning import clean_cloud
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph, as_space
-from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.geometry.heat import heat_graph, space_of
 from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 
 __all__ = ["distances", "smooth"]
@@ -48,7 +50,6 @@ def smooth(
     fwhm: float | None = None,
     t: float | None = None,
     known: ArrayLike | None = None,
-    conserve: bool = False,
     n_jobs: int = -1,
 ) -> FloatArray:
     """Smooth a field on a mesh, a cloud or a graph by the heat flow: a Gaussian filter along the space.
@@ -60,7 +61,7 @@ def smooth(
     ----------
     space : TriangleMesh, array-like of shape (n, d), or Graph
         The n vertices, points or nodes carry the field. A mesh has its cotangent Laplacian (extra ``mesh``), points
-        have a :func:`heat_graph`, on which every point is a node.
+        move heat to the nodes of their :func:`heat_graph` and back.
     field : array-like of shape (n,) or (n, c)
         One or several fields. A row with NaN is unknown.
     fwhm : float, optional
@@ -69,10 +70,7 @@ def smooth(
         Heat time, in squared units of the space.
     known : bool array-like of shape (n,) or int array-like, optional
         A mask, or the indices of the nodes with known values; by default the rows without NaN.
-    conserve : bool, default=False
-        What happens where values are unknown. By default each node, known or not, gets the mean of the known values
-        around it. With ``conserve=True`` heat does not leave the known nodes: unknown ones become NaN, and the
-        integral over the others stays the same. Without unknown nodes it always does.
+        Unknown nodes get the mean of the known values around them.
     n_jobs : int, default=-1
         Threads, -1 for all cores; the result does not depend on it.
 
@@ -83,8 +81,9 @@ def smooth(
 
     Notes
     -----
-    Integrals are sums over nodes times their areas: the vertex areas of a mesh, the ``weights`` of a heat graph,
-    the degrees of another graph.
+    Without unknown nodes the integral stays the same: the sum over nodes times their areas, which are the
+    vertex areas of a mesh and the degrees of a graph (``weights`` of a heat graph). Those of points follow from
+    their density.
 
     Examples
     --------
@@ -97,41 +96,31 @@ def smooth(
     (0.39, 0.05)
     """
     time, jobs, space = time_of(fwhm, t), check_jobs(n_jobs), as_space(space, "space")
-    check_flag(conserve, "conserve")
-    graph = space
-    if not isinstance(space, Graph):
-        mesh = space if isinstance(space, TriangleMesh) else None
+    mesh = space if isinstance(space, TriangleMesh) else None
+    graph = space if isinstance(space, Graph) else None
+    if graph is None:
         points = check_points(space, "space", min_rows=3) if mesh is None else mesh.vertices
         check_spread(points, "space")
         # Even the longest wave of a square has fallen by e^-98 at 10 squared extents.
         longest = 10 * float(np.ptp(points, axis=0).max()) ** 2
         _check_width(fwhm, time, longest, "here: heat is spread evenly long before")
-        graph = heat_graph(points, time, noise=0, n_jobs=jobs) if mesh is None else _mesh_graph(mesh, time)
+        graph = knn_graph(points, n_jobs=jobs) if mesh is None else mesh_graph(mesh, weights="cotangent")
     values = check_known(field, known, graph.n_nodes, "field")
-    kernel = HeatKernel(time).resolve(graph)
-    steps = float(getattr(kernel, "tau", 0.0))
-    _check_width(fwhm, time, time * WIDEST / max(steps, 1.0), "on this graph, which has much shorter steps")
-    root, tol = np.sqrt(graph.degrees)[:, None], 1e-10 if steps > 1024 else 1e-13  # long sums are less accurate
-
-    def flow(of: Graph, root: FloatArray, columns: FloatArray) -> FloatArray:
-        """M^-1/2 h(W) M^1/2 X, which keeps constants; M are the degrees. Isolated nodes keep their values."""
-        moved = kernel.apply(of, columns * root, tol=tol, n_jobs=jobs) * reciprocal(root)
-        return np.where(root > 0, moved, columns)
-
-    mask = values.mask
-    if conserve:
-        found = np.full_like(values.values, np.nan)
-        # What would leave the known nodes stays where it is.
-        affinity, degrees = graph.affinity[mask][:, mask].tocsr(), graph.degrees[mask]
-        lost = np.maximum(degrees - np.asarray(affinity.sum(axis=1)).ravel(), 0.0)
-        inner, shares = values.values[mask], degrees / (degrees.sum() or 1.0)
-        mean = shares @ inner
-        moved = flow(Graph((affinity + sparse.diags_array(lost)).tocsr()), root[mask], inner - mean)
-        found[mask] = moved - shares @ moved + mean  # the sum has rounding errors of the series
-        return found[:, 0] if values.is_vector else found
+    mask, by_nodes = values.mask, mesh is None and not isinstance(space, Graph)
+    if mesh is not None:
+        lengths, width = mesh.edge_lengths(), 4.0 * math.sqrt(time * math.log(2.0))
+        if len(lengths) and width < 0.1 * np.median(lengths):  # white noise on 1000 vertices changes by .4 %
+            warn_user(
+                f"The filter is {width:.3g} wide (fwhm), the median edge of the mesh {np.median(lengths):.3g}: the "
+                "field is hardly smoothed (remedy: a larger fwhm or t).",
+                InterpolationWarning,
+            )
+        # The tiniest triangles set the length of a step of the mesh; even nodes take far fewer than 100,000.
+        by_nodes = time > 1e5 * float(graph.step_time or time)
+    flow = _flow_by_nodes(space, graph, time, jobs) if by_nodes else _flow_along_edges(graph, fwhm, time, jobs)
     mean = values.values[mask].mean(axis=0)  # without it, constants are exact
     centred = replace(values, values=np.where(mask[:, None], values.values - mean, 0.0))
-    means = weighted_means(lambda X: flow(graph, root, X), centred.values, mask.astype(np.float64))
+    means = weighted_means(flow, centred.values, mask.astype(np.float64))
     # Shares of known nodes below 1e-6 are rounding errors; the nearest known value is better.
     found = finish_means(Problem(graph, centred, jobs), mask, means.values, means.mass, 1e-6).values + mean
     n_empty = int(np.isnan(found).any(axis=1).sum())
@@ -141,6 +130,62 @@ def smooth(
             InterpolationWarning,
         )
     return np.asarray(found[:, 0] if values.is_vector else found)
+
+
+def _flow_along_edges(graph: Graph, fwhm: float | None, time: float, jobs: int) -> Action:
+    """M^-1/2 h(W) M^1/2 X, which keeps constants; M are the degrees."""
+    kernel = HeatKernel(time).resolve(graph)
+    steps = float(getattr(kernel, "tau", 0.0))
+    _check_width(fwhm, time, time * WIDEST / max(steps, 1.0), "on this graph, which has much shorter steps")
+    root, tol = np.sqrt(graph.degrees)[:, None], 1e-10 if steps > 1024 else 1e-13  # long sums are less accurate
+
+    def flow(columns: FloatArray) -> FloatArray:
+        moved = kernel.apply(graph, columns * root, tol=tol, n_jobs=jobs) * reciprocal(root)
+        return np.where(root > 0, moved, columns)  # isolated nodes keep their values
+
+    return flow
+
+
+def _flow_by_nodes(space: Any, graph: Graph, time: float, jobs: int) -> Action:
+    """The heat flow between points or vertices through the even nodes of the space.
+
+    K(x, y) = R(x) P^(n - 2) M^-1 R(y)^T for one step R from a point to the nodes, the walk P between them and their
+    volumes M. Scaled at both ends, K keeps constants and integrals.
+    """
+    points, areas = graph.positions, np.ones(graph.n_nodes)
+    found = space_of(space, n_jobs=jobs)
+    most = max(20_000, 4 * len(points))
+    if found.volume > most * found.spacing(4 * time / found.steps(time)) ** found.dim:
+        # So narrow a filter sees few points, along straight lines.
+        near = NeighborSearch(points).within(points, math.sqrt(4 * time * 30))
+        weights = np.exp(-(near.distances**2) / (4 * time))
+        step = sparse.coo_array((weights, (near.rows, near.columns)), shape=graph.affinity.shape).tocsr()
+        kernel: Action = step.__matmul__
+    else:
+        nodes = heat_graph(found, time, n_jobs=jobs)
+        volumes = np.asarray(nodes.weights)
+        rows = WalkStep(nodes).rows(nodes.placed(points))
+        back, walk = rows.T.tocsr(), sparse.diags_array(reciprocal(volumes)) @ nodes.affinity
+        if isinstance(space, TriangleMesh):
+            areas = np.asarray(graph.weights)
+        else:
+            for _ in range(20):  # volumes of points that nearly add up to those of the nodes
+                areas = areas * (rows @ (volumes * reciprocal(back @ areas)))
+
+        def kernel(columns: FloatArray) -> FloatArray:
+            moved = reciprocal(volumes)[:, None] * (back @ columns)
+            for _ in range(int(nodes.n_steps or 2) - 2):
+                moved = walk @ moved
+            return np.asarray(rows @ moved)
+
+    mass, scale = areas[:, None], np.ones((len(points), 1))
+    for _ in range(100):
+        sums = kernel(mass * scale)
+        if np.abs(scale * sums - 1)[sums > 0].max(initial=0.0) < 1e-11:
+            break
+        scale = np.sqrt(scale * reciprocal(sums))
+    reached = sums > 0  # others keep their values
+    return lambda columns: np.where(reached, scale * kernel(mass * scale * columns), columns)
 
 
 def time_of(fwhm: float | None, t: float | None) -> float:
@@ -159,39 +204,6 @@ def _check_width(fwhm: float | None, time: float, most: float, where: str) -> No
     if time > most:
         limit = most if fwhm is None else 4.0 * math.sqrt(most * math.log(2.0))
         reject("t" if fwhm is None else "fwhm", f"at most {limit:.3g} {where}", f"{fwhm or time:g}")
-
-
-def _mesh_graph(mesh: TriangleMesh, time: float) -> Graph:
-    """The cotangent graph of a mesh, in at most about 100,000 steps (3000 products).
-
-    The tiniest triangles set the length of a step. If there would be more steps, their vertices get a little more
-    area and exchange less heat: over the time of the filter it evens out there in any case.
-    """
-    graph = mesh_graph(mesh, weights="cotangent")
-    lengths, width = mesh.edge_lengths(), 4.0 * math.sqrt(time * math.log(2.0))
-    if len(lengths) and width < 0.1 * np.median(lengths):  # white noise on 1000 vertices changes by .4 %
-        warn_user(
-            f"The filter is {width:.3g} wide (fwhm), but the median edge of the mesh is {np.median(lengths):.3g} "
-            "long: the field is hardly smoothed (remedy: a larger fwhm or t).",
-            InterpolationWarning,
-        )
-    step, area = float(graph.step_time or 0.0), np.asarray(graph.weights)
-    walk = (graph.affinity - sparse.diags_array(graph.affinity.diagonal())).tocoo()
-    outflow = np.asarray(walk.sum(axis=1)).ravel()
-    if not step or time <= 1e5 * step or not outflow.any():
-        return graph
-    # At most a tenth of the usual ratio, which leaves usual vertices as they are.
-    longer = min(time / step / 1e5, 0.1 * float(np.median(area[outflow > 0] / outflow[outflow > 0])))
-    if longer <= 1:
-        return graph
-    area = np.maximum(area, np.where(outflow > 0, 0.05 * np.median(area), 0.0))
-    row, column = walk.coords
-    shares = np.minimum(longer * walk.data, np.minimum(area[row], area[column]) / 8)  # seldom more than 8 edges
-    edges = sparse.csr_array((shares, (row, column)), shape=walk.shape)
-    outflow = np.asarray(edges.sum(axis=1)).ravel()
-    area = np.maximum(area, outflow)
-    affinity = (edges + sparse.diags_array(area - outflow)).tocsr()
-    return Graph(affinity, graph.points, weights=area, step_time=longer * step)
 
 
 def distances(space: Any, sources: ArrayLike, *, method: str = "auto", n_jobs: int = -1) -> FloatArray:
@@ -238,8 +250,7 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "auto", n_jobs: i
         check_spread(points, "space")
         count = None
         if method == "auto":
-            extent = float(np.ptp(points, axis=0).max())
-            dim = estimate_dimension(points, scale=extent / 10)  # noise does not count
+            dim = clean_cloud(points, n_jobs=n_jobs).dim
             method, count = {1: ("edges", 16), points.shape[1]: ("straight", 40)}.get(dim, ("heat", None))
         graph = knn_graph(points, n_neighbors=count and min(count, len(points) - 1), n_jobs=n_jobs)
     nodes = check_indices(sources, "sources", graph.n_nodes)

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import one_blas_thread, warn_user, without_warnings
+from manifoldrf._runtime import one_blas_thread, warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -27,7 +27,6 @@ from manifoldrf._validation import (
     as_array,
     as_floats,
     check_columns,
-    check_count,
     check_flag,
     check_indices,
     check_jobs,
@@ -38,10 +37,8 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.applications.saving import SavedEstimator
-from manifoldrf.features.errors import FeatureWarning
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
-from manifoldrf.geometry.csr import check_csr, check_shape, reciprocal, row_peaks, scaled_both_ends, select_entries
+from manifoldrf.geometry.csr import check_shape, reciprocal, row_peaks, scaled_both_ends, select_entries
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
@@ -51,7 +48,7 @@ __all__ = ["FieldInterpolator", "InterpolationWarning"]
 BoolArray = NDArray[np.bool_]
 # K: columns at the sources (n, c) -> columns at the targets (q, c), without forming the matrix.
 Action = Callable[[FloatArray], FloatArray]
-METHODS = ("auto", "kernel", "features", "gp", "harmonic", "biharmonic")
+METHODS = ("auto", "kernel", "gp", "harmonic", "biharmonic")
 WIDEST = 1e6  # largest tau: the action takes 7000 products there and does not converge beyond
 # Above this size the Gaussian process would take longer than all other methods of "auto" (minutes on two cores).
 GP_NODES = 20_000
@@ -85,6 +82,7 @@ class Choice:
     folds: int = 0
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Known:
     """Values at some nodes of a graph.
@@ -133,6 +131,7 @@ class Problem:
         return lambda X: kernel.apply(graph, X, tol=_tolerance(tau), n_jobs=n_jobs)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Filled:
     """A field at all nodes.
@@ -157,10 +156,8 @@ class FieldInterpolator(SavedEstimator):
 
     Parameters
     ----------
-    method : {"auto", "kernel", "features", "gp", "harmonic", "biharmonic"}, default="auto"
+    method : {"auto", "kernel", "gp", "harmonic", "biharmonic"}, default="auto"
         "kernel": K(m u) / (K m), where m is the mask of known nodes and K = exp(-tau L), by sparse matrix products.
-        "features": the same with :class:`ManifoldRandomFeatures` of that kernel, which are also defined at new
-        points; tau is chosen with the kernel itself.
         "gp": the mean of a Gaussian process, K_nk (K_kk + noise I)^-1 u_k around the mean of each component, by
         conjugate gradients. "harmonic", "biharmonic": L u = 0, L M^-1 L u = 0 with the known values fixed.
         "auto": the method with the smallest cross-validation error at known nodes, among "kernel", "harmonic",
@@ -176,12 +173,8 @@ class FieldInterpolator(SavedEstimator):
         and has no direction. Directions need at least two columns.
     noise_variance : "cv" or float, default="cv"
         Variance of the noise of "gp" relative to the variance of the process; at least 0.
-    n_features : int or {"auto", "all"}, default="auto"
-        Number of features of "features". "auto" makes 2.5 / tau of the nodes anchors (all nodes below tau = 2.5),
-        so that they are closer together than the kernel is wide. A :class:`FeatureWarning` is issued if the number
-        is too small, or the mesh too uneven.
     random_state : None, int, Generator or RandomState, default=None
-        Seed of the folds and the features.
+        Seed of the folds.
     n_jobs : int, default=-1
         Number of threads, -1 for all cores; results do not depend on it.
 
@@ -203,15 +196,14 @@ class FieldInterpolator(SavedEstimator):
         Largest |b - A x| / |b| that conjugate gradients of "gp" left: 1e-4 unless the cap of 60 iterations came
         first, which smooths like a little more noise.
     graph_ : Graph
-    features_ : ManifoldRandomFeatures or None
 
     Notes
     -----
-    "kernel", "features" and "harmonic" are weighted means of known values, so no result leaves their convex hull
+    "kernel" and "harmonic" are weighted means of known values, so no result leaves their convex hull
     (with ``normalize``, before the division by the lengths). "gp" and "biharmonic" follow slopes and may leave it.
     Only "harmonic" and "biharmonic" keep the known values unchanged; the other methods smooth them too.
 
-    "kernel" and "features" take the value of the nearest known node along the edges where the kernel is so narrow,
+    "kernel" takes the value of the nearest known node along the edges where the kernel is so narrow,
     or a hole so wide, that all weights are below rounding errors; a warning counts these nodes. Components without
     a known value are NaN, and a warning counts them.
 
@@ -237,8 +229,6 @@ class FieldInterpolator(SavedEstimator):
         "beats_mean_": bool | None,
         **dict.fromkeys(("n_known_", "n_nearest_", "n_empty_"), int),
         "residual_": float | None,
-        "features_": ManifoldRandomFeatures | None,
-        "_node_features": sparse.csr_array | None,
         "_filled": Filled,
         "_known": Known,
     }
@@ -251,7 +241,6 @@ class FieldInterpolator(SavedEstimator):
         weights: str = "unit",
         normalize: bool = False,
         noise_variance: str | float = "cv",
-        n_features: int | str = "auto",
         random_state: SeedLike = None,
         n_jobs: int = -1,
     ) -> None:
@@ -260,7 +249,6 @@ class FieldInterpolator(SavedEstimator):
         self.weights = weights
         self.normalize = normalize
         self.noise_variance = noise_variance
-        self.n_features = n_features
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -280,7 +268,6 @@ class FieldInterpolator(SavedEstimator):
         """
         check_option(self.method, "method", METHODS)
         check_flag(self.normalize, "normalize")
-        check_count(self.n_features, "n_features", 1, ("auto", "all"))
         tau = check_number_or(self.tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
         noise = check_number_or(self.noise_variance, "noise_variance", "cv", NONNEGATIVE)
         jobs, streams = check_jobs(self.n_jobs), Streams.from_seed(self.random_state, "random_state")
@@ -294,14 +281,12 @@ class FieldInterpolator(SavedEstimator):
         self.cv_ = [dataclasses.asdict(choice) for choice in tried]
         self.beats_mean_ = beats_mean(problem.known, chosen, directed=bool(self.normalize))
         self.graph_ = graph
-        self._node_features: Any = None
-        self.features_: Any = self._fit_features(graph, streams, jobs) if self.method_ == "features" else None
         self._fill(problem)
         return self
 
     @one_blas_thread()
     def refit(self, values: ArrayLike, known: ArrayLike | None = None) -> Self:
-        """Fill another field on the same graph with the same method, tau, noise variance and features.
+        """Fill another field on the same graph with the same method, tau and noise variance.
 
         Nothing is chosen again, so the next frame of a sequence costs a single fill.
 
@@ -319,7 +304,7 @@ class FieldInterpolator(SavedEstimator):
 
         On a mesh a point is projected to the nearest face and interpolates the values at its corners, so the field
         is continuous and agrees with the values at the nodes. Elsewhere it averages over one step of the walk, or
-        takes the value of the node it coincides with. "features" evaluates the features at the point instead.
+        takes the value of the node it coincides with.
 
         Parameters
         ----------
@@ -335,13 +320,8 @@ class FieldInterpolator(SavedEstimator):
         if Z is None:
             return self._output(self._filled.values)
         queries = check_points(Z, "Z", n_columns=self.graph_.positions.shape[1])
-        if self.features_ is None:
-            return self._output(self._by_nodes(queries))
-        found = self._means(self._rows(self.features_, queries), self._known)
-        lost = ~(found.mass > 0)  # no known value has weight there
-        if lost.any():
-            found.values[lost] = self._by_nodes(queries[lost])
-        return self._output(found.values)
+        views, field = views_of(self.graph_, queries), self._filled
+        return self._output(weighted_means(lambda X: views @ X, np.nan_to_num(field.values), field.mass).values)
 
     def _facts(self) -> list[tuple[str, str]]:
         chosen = self.method_, self.tau_, self.noise_variance_
@@ -368,45 +348,12 @@ class FieldInterpolator(SavedEstimator):
             reject("normalize", "False for values of one column, which have no direction", self.normalize)
         return Problem(graph, checked, jobs)
 
-    def _fit_features(self, graph: Graph, streams: Streams, jobs: int) -> ManifoldRandomFeatures:
-        count: Any = self.n_features
-        if count == "auto":
-            # Cosines of normals on two meshes are then .000 to .007 below those of the kernel itself for tau from 2
-            # to 80; four times as many anchors change them by .001 to .004.
-            count = int(min(graph.n_nodes, np.ceil(2.5 * graph.n_nodes / float(self.tau_))))
-        features = ManifoldRandomFeatures(
-            DiffusionKernel(self.tau_),
-            normalize=False,  # means do not depend on the height
-            n_features=count,
-            quadrature="auto" if count in ("all", graph.n_nodes) else "voronoi",  # quick for any number of anchors
-            sparse_output=True,
-            random_state=streams.generator("interpolation.features"),
-            n_jobs=jobs,
-        )
-        # This warning concerns nodes without signatures, and the height of the kernel. Here all nodes have
-        # signatures, and means do not depend on the height.
-        with without_warnings(FeatureWarning, beginning="The field"):
-            features.fit(graph)
-        rows = self._rows(features, graph.positions)
-        # Features depend on the position alone. A node must not see anchors of another component at its position.
-        nodes = np.repeat(np.arange(graph.n_nodes), np.diff(rows.indptr))
-        same = graph.components[features.anchors_][rows.indices] == graph.components[nodes]
-        self._node_features = select_entries(rows, rows.data, same)
-        return features
-
-    def _rows(self, features: ManifoldRandomFeatures, points: FloatArray) -> Any:
-        """Features of points, CSR (q, m); without the smallest two thirds cosines change by .0002."""
-        return without_small(features.transform(points), 0.0 if self.n_features == "all" else 1e-3)
-
     def _fill(self, problem: Problem) -> None:
         """Compute the field at all nodes, and warn about holes."""
         graph, known, residual = problem.graph, problem.known, None
         everything = known.mask[None]
         if self.method_ == "kernel":
             (field,) = fill_by_kernel(problem, everything, self.tau_)
-        elif self.method_ == "features":
-            found = self._means(self._node_features, known)
-            field = finish_means(problem, known.mask, found.values, found.mass, 0.0)
         elif self.method_ == "gp":
             (((field,),), residual) = fill_by_gp(problem, everything, self.tau_, (self.noise_variance_,))
         else:
@@ -438,15 +385,6 @@ class FieldInterpolator(SavedEstimator):
                 InterpolationWarning,
             )
 
-    def _means(self, rows: Any, known: Known) -> Smoothed:
-        """Average the known values with the features of some points."""
-        return weighted_means(feature_action(rows, self._node_features[known.mask]), known.values[known.mask])
-
-    def _by_nodes(self, queries: FloatArray) -> FloatArray:
-        """Average the field over the nodes around each query, shape (q, c)."""
-        views, field = views_of(self.graph_, queries), self._filled
-        return weighted_means(lambda X: views @ X, np.nan_to_num(field.values), field.mass).values
-
     def _check_loaded(self) -> None:
         check_option(self.method_, "method_", METHODS[1:])
         n, c = self.graph_.n_nodes, self._known.values.shape[-1]
@@ -456,10 +394,6 @@ class FieldInterpolator(SavedEstimator):
             check_shape("values", field.values, (n, c))
         check_shape("mask", self._known.mask, (n,))
         check_shape("mass", self._filled.mass, (n,))
-        if (self.features_ is None) != (self.method_ != "features"):
-            reject("features_", "given for the method 'features' only", self.method_)
-        if self.features_ is not None:
-            check_csr("_node_features", self._node_features, (n, self.features_.n_features_out_))
 
     def _output(self, rows: FloatArray) -> FloatArray:
         """Return rows in the shape of the given values, normalized if asked for."""
@@ -602,8 +536,8 @@ def choose(  # noqa: C901  (one branch for each method)
         return _best_of(finals, options), tried
     if method == "gp" and None in (tau, noise):
         tried = by_gp(tau) if tau is not None else _scan(by_gp)
-    elif method in ("kernel", "features") and tau is None:
-        tried = _scan(by_kernel)  # features approximate the same kernel
+    elif method == "kernel" and tau is None:
+        tried = _scan(by_kernel)
     else:
         return _unmeasured(options), []
     return dataclasses.replace(_best_of(tried, options), method=method), tried
@@ -618,7 +552,7 @@ def _best_of(choices: Sequence[Choice], options: Choice) -> Choice:
 def _unmeasured(options: Choice) -> Choice:
     """A choice without measurements: if each component has one known value, all methods return it."""
     method = "harmonic" if options.method == "auto" else options.method
-    tau = (options.tau or 1.0) if method in ("kernel", "features", "gp") else None
+    tau = (options.tau or 1.0) if method in ("kernel", "gp") else None
     noise = (1e-3 if options.noise_variance is None else options.noise_variance) if method == "gp" else None
     return Choice(method, tau, noise)
 

@@ -64,10 +64,10 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     >>> import numpy as np
     >>> from sklearn.datasets import make_moons
-    >>> from manifoldrf import DiffusionKernel, GraphOptions, KernelNeighborsClassifier, ManifoldRandomFeatures
+    >>> from manifoldrf import DiffusionKernel, KnnGraph, KernelNeighborsClassifier, ManifoldRandomFeatures
     >>> X, y = make_moons(200, noise=0.05, random_state=0)
     >>> known = np.concatenate([np.flatnonzero(y == c)[:2] for c in (0, 1)])
-    >>> graph = GraphOptions(kind="knn", n_neighbors=10, bandwidth="local")
+    >>> graph = KnnGraph(n_neighbors=10, bandwidth="local")
     >>> phi = ManifoldRandomFeatures(DiffusionKernel(100.0), graph=graph, random_state=0).fit_transform(X)
     >>> near = KernelNeighborsClassifier(ranking="balanced").fit(phi[known], y[known], cloud=phi)
     >>> near.score(phi, y)

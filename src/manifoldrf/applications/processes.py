@@ -20,6 +20,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import logsumexp
 
+from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray
 from manifoldrf.features.rules import product
 from manifoldrf.geometry.csr import reciprocal
@@ -174,6 +175,7 @@ def find_levels(spectrum: Spectrum, levels: Levels) -> Found:
     return Found(*(part[best, outputs] for part in (found.variance, found.ratio, found.log_likelihood)))
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """Normal distribution of the weights of features and of the offset, for each of c outputs.

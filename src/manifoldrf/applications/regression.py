@@ -1,7 +1,6 @@
 """Ridge regression and Gaussian processes along a space, from values at some of its points."""
 
 import math
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +24,7 @@ from manifoldrf._validation import (
     FloatArray,
     Interval,
     as_array,
+    check_finite,
     check_flag,
     check_integer,
     check_jobs,
@@ -503,7 +503,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         ]
         likelihood = ("log marginal likelihood", f"{self.log_marginal_likelihood_:.6g}")
         rows = [
-            ("best kernel", _rounded(self.kernel_)),
+            ("best kernel", shortened(self.kernel_)),
             *levels,
             likelihood,
             ("kernels tried", str(len(self.trials_))),
@@ -942,11 +942,6 @@ def _features_facts(features: Any) -> list[tuple[str, str]]:
     return [(name if name == "features" else f"{name} of features", text) for name, text in facts if name in shown]
 
 
-def _rounded(kernel: Any) -> str:
-    """A kernel as text, with its long decimal numbers rounded to four digits."""
-    return re.sub(r"\d+\.\d{5,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", shortened(kernel))
-
-
 def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     """Return points (n, d) and values (n, c); sets ``_is_vector`` if the values are a vector."""
     refuse_text(X, "X")  # scikit-learn reads numbers from texts
@@ -955,29 +950,17 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
     if y is not None:
         refuse_text(y, "y")
-        _check_values(as_array(y, "y"), shape)
+        given = as_array(y, "y")
+        if given.ndim and len(shape) == 2 and 0 < shape[0] != len(given):
+            reject("y", f"{shape[0]} values, one for each row of `X`", f"{len(given)}")
+        if given.dtype.kind == "f":
+            check_finite(given, "y")
     points, values = validate_data(
-        estimator,
-        X,
-        y,
-        dtype=np.float64,
-        ensure_all_finite=False,  # for X; y is checked in any case
-        multi_output=True,
-        y_numeric=True,
-    )
+        estimator, X, y, dtype=np.float64, ensure_all_finite=False, multi_output=True, y_numeric=True
+    )  # X is checked below
     estimator._is_vector = np.ndim(values) == 1
     targets = check_points(np.reshape(values, (len(points), -1)), "y")
     return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)
-
-
-def _check_values(values: Any, shape: tuple[int, ...]) -> None:
-    """Refuse values of another number than points, or that are not finite, before scikit-learn names no index."""
-    if values.ndim and len(shape) == 2 and 0 < shape[0] != len(values):
-        reject("y", f"{shape[0]} values, one for each row of `X`", f"{len(values)}")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        rule = "finite, without NaN or inf; leave out such rows of `X` and `y`, and give all points as `space`"
-        reject("y", rule, f"{values[first]} at index {first[0] if len(first) == 1 else first}")
 
 
 def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -> tuple[Any, ...]:

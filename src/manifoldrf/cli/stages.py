@@ -9,15 +9,7 @@ import rich.console
 import typer
 
 from manifoldrf._files import atomic_paths, check_output, output_file
-from manifoldrf._validation import (
-    NONNEGATIVE,
-    Interval,
-    check_count,
-    check_indices,
-    check_integer,
-    check_number_or,
-    reject,
-)
+from manifoldrf._validation import NONNEGATIVE, Interval, check_indices, check_integer, check_number_or, reject
 from manifoldrf.cli.console import note, notices, print_table, progress, show, show_facts
 from manifoldrf.cli.models import (
     AXES,
@@ -58,12 +50,8 @@ _VALUES = typer.Argument(
 )
 _FIELD_OUT = typer.Option("--output", "-o", metavar="OUT", help="OUT.csv and OUT.ply (coloured) are written.")
 _SUFFIXES = (".csv", ".ply")
-# Option of interpolate -> its default, and the methods that use it. The method auto does not try features.
-_USED_BY = {
-    "tau": ("cv", ("auto", "kernel", "features", "gp")),
-    "noise_variance": ("cv", ("auto", "gp")),
-    "n_features": ("auto", ("features",)),
-}
+# Option of interpolate -> its default, and the methods that use it.
+_USED_BY = {"tau": ("cv", ("auto", "kernel", "gp")), "noise_variance": ("cv", ("auto", "gp"))}
 
 
 def graph(
@@ -211,7 +199,7 @@ def interpolate(
     run: Running,
     target: Annotated[str, _FIELD_OUT],
     method: Annotated[
-        Literal["auto", "kernel", "features", "gp", "harmonic", "biharmonic"],
+        Literal["auto", "kernel", "gp", "harmonic", "biharmonic"],
         typer.Option(help="auto chooses by cross-validation on the known vertices."),
     ] = "auto",
     tau: Annotated[float | str, typer.Option(metavar="FLOAT|cv", help="Diffusion time in steps.")] = "cv",
@@ -224,9 +212,6 @@ def interpolate(
     noise_variance: Annotated[
         float | str, typer.Option(metavar="FLOAT|cv", help="Variance of the noise of the method gp.")
     ] = "cv",
-    n_features: Annotated[
-        int | str, typer.Option(metavar="INTEGER|auto|all", help="Number of features of the method features.")
-    ] = "auto",
     column: Annotated[int, typer.Option(help="Column of the values that colours show, counted from 0.")] = 0,
 ) -> None:
     """Fill in a field that is known at some vertices, by the method that cross-validation chooses.
@@ -238,13 +223,11 @@ def interpolate(
     from manifoldrf.applications.interpolation import GP_NODES, WIDEST
 
     options: dict[str, Any] = {"tau": tau, "normalize": normalize, "noise_variance": noise_variance}
-    options |= {"n_features": n_features}
     options |= {"weights": weights or "unit", "random_state": run.random_state, "n_jobs": run.n_jobs}
     model = FieldInterpolator(method, **options)
     with usage():
         files = _field_files(target, mesh, values)
         run.check()
-        check_count(n_features, "--n-features", 1, ("auto", "all"))
         check_number_or(tau, "--tau", "cv", Interval(0.0, WIDEST, low_open=True))
         check_number_or(noise_variance, "--noise-variance", "cv", NONNEGATIVE)
         for name, (default, methods) in _USED_BY.items():
@@ -284,9 +267,6 @@ def smooth(
         float | None, typer.Option(help="Full width at half maximum of the filter, in units of the mesh.")
     ] = None,
     t: Annotated[float | None, typer.Option("--t", help="Heat time instead: fwhm^2 / 11.09.")] = None,
-    conserve: Annotated[
-        bool, typer.Option("--conserve", help="Do not fill in unknown vertices; keep the integral over the others.")
-    ] = False,
     column: Annotated[int, typer.Option(help="Column of the values that colours show, counted from 0.")] = 0,
 ) -> None:
     """Smooth a field along a mesh or points by the heat flow.
@@ -310,7 +290,7 @@ def smooth(
         _check_column(column, field, points_of(space))
     with notices(quiet=output.quiet), progress("smooth", quiet=output.silent) as report, usage(names):
         report("smoothing", 0, 1)
-        width: dict[str, Any] = {"fwhm": fwhm, "t": t, "conserve": conserve, "n_jobs": threads.n_jobs}
+        width: dict[str, Any] = {"fwhm": fwhm, "t": t, "n_jobs": threads.n_jobs}
         found = smooth_field(space, field, known=known, **width)
     saved = _write_field(files, space, found, (known, value_names(values), column), output)
     facts = {"fwhm": fwhm, "t": time_of(fwhm, t), "known": int(known.sum()), "vertices": len(known)}

@@ -256,7 +256,10 @@ def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFi
     exchanged = function_values(function, graph.positions[columns], graph.positions[rows]).T
     if not (values.any() and exchanged.any()):
         reject("kernel", "a function that is not 0 everywhere", f"0 for all of {values.size} pairs of points")
-    skew = relative_error(exchanged, values) / 2
+    largest = float(np.abs(values).max())
+    if not 1e-100 < largest < 1e100:  # squares would be out of range
+        reject("kernel", "a function whose largest value is from 1e-100 to 1e100", f"{largest:g}")
+    skew = relative_error(exchanged / largest, values / largest) / 2
     roots = np.sqrt(measure)
     targets = values * roots[rows][:, None] * roots[columns]
     samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()

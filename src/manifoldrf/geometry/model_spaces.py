@@ -9,10 +9,9 @@ import abc
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
-from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
@@ -59,9 +58,6 @@ _SPHERE_NODES = 20
 _HYPERBOLIC_NODES = 24
 # The integrand on H^2 is analytic for |Im psi| < pi/2: the trapezoidal error is exp(-pi^2/h) = 7e-18.
 _HYPERBOLIC_STEP = 0.25
-# The Chebyshev series of an even function that is analytic for |Im r| < pi converges like e^{-degree asinh(pi / R)}
-# on [-R, R]: its rest is below e^-36 = 2e-16.
-_SERIES_EXPONENT = 36.0
 # Share of the series at coincident points that may be cut off.
 _TAIL = 1e-17
 
@@ -185,17 +181,11 @@ def hyperbolic_three_kernel(distance: FloatArray, t: float) -> FloatArray:
 
 
 def hyperbolic_two_kernel(distance: FloatArray, t: float) -> FloatArray:
-    """Heat kernel of H^2: McKean's integral, see :func:`_hyperbolic_integral`."""
-    log_scale = np.log(4.0) - 0.25 * t - 1.5 * np.log(4.0 * np.pi * t) - distance**2 / (4.0 * t)
-    return np.asarray(np.exp(log_scale) * _hyperbolic_integral(distance, t, lambda half, sine: half / sine))
+    """Heat kernel of H^2: McKean's integral over psi >= 0 of s / sinh(s/2) e^{-s^2/(4t)}.
 
-
-def _hyperbolic_integral(distance: FloatArray, t: float, factor: Any) -> FloatArray:
-    """Integral over psi >= 0 of factor(s/2, sinh(s/2)) e^{-(s^2 - r^2)/(4t)} with cosh(s/2) = cosh(r/2) cosh(psi).
-
-    H^n lies in H^{n+1}, and s is the hypotenuse of a right hyperbolic triangle with the side r in H^n. In s instead
-    of psi the integrand has a factor 1 / sqrt(cosh s - cosh r). In psi it is analytic around the real axis, and the
-    midpoint rule converges exponentially.
+    H^2 lies in H^3, and s, cosh(s/2) = cosh(r/2) cosh(psi), is the hypotenuse of a right hyperbolic triangle with
+    the side r in H^2. In s instead of psi the integrand has a factor 1 / sqrt(cosh s - cosh r). In psi it is analytic
+    around the real axis, and the midpoint rule converges exponentially.
     """
     # s - r at which e^{-(s^2 - r^2)/(4t) - (s - r)/2} has fallen by e^-40: the root of x^2 + b x = c,
     # written without a difference
@@ -209,68 +199,9 @@ def _hyperbolic_integral(distance: FloatArray, t: float, factor: Any) -> FloatAr
         psi = psi_max * ((node + 0.5) / nodes)
         half_sine = np.sqrt(sine**2 + (cosine * np.sinh(psi)) ** 2)  # sinh(s / 2)
         half = np.arcsinh(half_sine)  # s / 2
-        total += factor(half, half_sine) * np.exp(np.minimum(0.25 * distance**2 - half**2, 0.0) / t)
-    return np.asarray(total * (psi_max / nodes))
-
-
-def hyperbolic_kernel(distance: FloatArray, t: float, dim: int) -> FloatArray:
-    """Heat kernel of H^dim, which H^{n+2} inherits from H^n: p_{n+2} = -e^{-n t} / (2 pi sinh r) dp_n/dr.
-
-    The recursion starts from the Gaussian on the line. Even dimensions integrate the next odd one. From dim = 4 on,
-    the logarithm of the kernel over its Gaussian is computed at a few distances and interpolated.
-    """
-    if dim <= 3:
-        return hyperbolic_two_kernel(distance, t) if dim == 2 else hyperbolic_three_kernel(distance, t)
-    m = dim // 2
-    farthest = max(float(distance.max(initial=0.0)), 1.0)
-    degree = math.ceil(0.5 * _SERIES_EXPONENT / math.asinh(math.pi / farthest))  # in 2 (r / farthest)^2 - 1
-    exact: Any = _log_odd if dim % 2 else _log_even
-    series = chebyshev.chebinterpolate(lambda z: exact(farthest * np.sqrt(0.5 * (1.0 + z)), t, m), degree)
-    log_ratio = chebyshev.chebval(2.0 * (distance / farthest) ** 2 - 1.0, series)
-    log_ratio -= distance**2 / (4.0 * t) + 2.0 * m * np.log(np.cosh(0.5 * distance))
-    time = m**2 * t if dim % 2 else (m**2 - m + 0.25) * t
-    log_scale = gammaln(m + 1.0) - m * math.log(4.0 * np.pi) - 0.5 * math.log(4.0 * np.pi * t) - time
-    return np.asarray(np.exp(log_ratio + log_scale))
-
-
-def _log_even(distance: FloatArray, t: float, m: int) -> FloatArray:
-    """Like `_log_odd` for H^(2m): the kernel is 4 e^{(4m - 1) t/4} times an integral of that of H^(2m + 1)."""
-    first, cosine = _log_odd(distance, t, m), np.cosh(0.5 * distance)
-
-    def factor(half: FloatArray, sine: FloatArray) -> FloatArray:
-        other = np.hypot(1.0, sine)  # cosh(s / 2)
-        return np.asarray(other * (cosine / other) ** (2 * m) * np.exp(_log_odd(2.0 * half, t, m) - first))
-
-    return np.asarray(np.log(4.0 * _hyperbolic_integral(distance, t, factor)) + first)
-
-
-def _log_odd(distance: FloatArray, t: float, m: int) -> FloatArray:
-    """Log of the kernel of H^(2m + 1), over its Gaussian and a power of cosh(r/2), up to a constant.
-
-    The kernel has m derivatives -d/du of e^{-g}, g = r^2/(4t) and u = cosh r. Those of g alternate in sign, as
-    dg/du is the integral of 1/(2t (cosh y + u)) over y >= 0. So the derivatives of e^{-g} are sums of positive
-    terms: if b_k is the k-th one over k! (1 + u)^-k e^{-g}, and J_k the integral of
-    ((1 + u) / (cosh y + u))^(k + 1), then k b_k is the sum of b_{k-1-j} J_j / (2t) over j < k.
-    """
-    cosine2 = np.cosh(0.5 * distance) ** 2  # (1 + u) / 2
-    # Midpoint rule. At r = 0 its error is 2 |Gamma(k + 1 + i w)|^2 / k!^2 with w = 2 pi / step: below 1e-15 for all
-    # k < m if w = 14 + m.
-    step = 2.0 * np.pi / (14 + m)
-    n_steps = math.ceil((float(distance.max(initial=0.0)) + 0.5 * _NEGLIGIBLE) / step)
-    integrals = [2.0 * _quotient(0.5 * distance, np.tanh(0.5 * distance))]  # J_0
-    integrals += [np.zeros_like(distance) for _ in range(1, m)]
-    for node in range(n_steps):
-        ratio = 1.0 / (1.0 + np.sinh(0.5 * step * (node + 0.5)) ** 2 / cosine2)
-        power = ratio.copy()
-        for integral in integrals[1:]:
-            power *= ratio
-            integral += step * power
-    unit = max(1.0, 0.5 / t)  # b_k is stored over unit^k, so that it neither over- nor underflows
-    terms = [np.ones_like(distance)]
-    for k in range(1, m + 1):
-        parts = [terms[k - 1 - j] * integrals[j] * (unit ** -(j + 1.0) / (2.0 * t)) for j in range(k)]
-        terms.append(np.asarray(sum(parts) / k))
-    return np.asarray(np.log(terms[m]) + m * math.log(unit))
+        total += half / half_sine * np.exp(np.minimum(0.25 * distance**2 - half**2, 0.0) / t)
+    log_scale = np.log(4.0) - 0.25 * t - 1.5 * np.log(4.0 * np.pi * t) - distance**2 / (4.0 * t)
+    return np.asarray(np.exp(log_scale) * total * (psi_max / nodes))
 
 
 def _quotient(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
@@ -667,8 +598,8 @@ class HyperbolicSpace(AbstractBall):
 
     Grid, samples and volume refer to the geodesic ball of the given radius around the origin, which is the
     Euclidean ball of radius tanh(radius / 2). Distance and heat kernel refer to the whole space. The grid is an
-    equal-volume image of Sobol points. The heat kernel is McKean's integral on H^2, a closed form on H^3, and comes
-    from these by the recursion from H^n to H^(n + 2) in higher dimensions.
+    equal-volume image of Sobol points. The heat kernel is McKean's integral on H^2 and a closed form
+    on H^3.
 
     Parameters
     ----------
@@ -727,7 +658,10 @@ class HyperbolicSpace(AbstractBall):
         return gaussian_step(s2, reach, self.dim, -1.0)
 
     def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:
-        return hyperbolic_kernel(self._distance(x, y), t, self.dim)
+        if self.dim > 3:
+            self._unknown("heat kernel for dim > 3", "use a heat_graph of its points, with the space as metric")
+        kernel = hyperbolic_two_kernel if self.dim == 2 else hyperbolic_three_kernel
+        return kernel(self._distance(x, y), t)
 
 
 @stored

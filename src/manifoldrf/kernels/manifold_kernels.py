@@ -40,7 +40,7 @@ class HeatKernel(AbstractKernel):
     >>> from manifoldrf import HeatKernel, Sphere, heat_graph, knn_graph
     >>> points = Sphere().grid(1000)
     >>> HeatKernel(0.05).resolve(heat_graph(points, t=0.05))
-    PowerKernel(n=6)
+    PowerKernel(n=12)
     >>> round(HeatKernel(0.05).resolve(knn_graph(points), dim=2).tau, 4)
     11.9757
     """

@@ -128,11 +128,14 @@ class SeriesKernel(AbstractKernel):
         n = check_integer(degree, "degree", 2 * lowest) + 1
         if len(first) < 2 * n:
             reject("values", f"at least {2 * n} samples for degree {degree}", len(first))
+        # A power of 4 is exact, and so is its root: the series of c F is c times that of F, for any c.
+        half_unit = 2.0 ** round(np.log2(np.abs(targets).max() or 1.0) / 2)
+        targets = targets / half_unit / half_unit
         design = _powers_at(graph, first, second, n)
         train = np.arange(len(first)) % 5 != 0  # every fifth sample is held out
         held_out = _residual(design[~train], targets[~train], solve(design[train], targets[train]), square)
         found = solve(design, targets)
-        series = cls(tuple(found.tolist()))
+        series = cls(tuple((found * half_unit * (1.0 if square else half_unit)).tolist()))
         kernel = ProductKernel(series, series) if square else series
         return SeriesFit(kernel, _residual(design, targets, found, square), held_out)
 
