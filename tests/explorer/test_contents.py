@@ -24,9 +24,8 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf.explorer.contents import normals_and_radii, oriented, quantised
+from manifoldrf.explorer.contents import coarse_faces, normals_and_radii, oriented, quantised
 from manifoldrf.explorer.page import explore
-from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
 
 
 def decoded_columns(arrays, name, shape, *, signed=False):
@@ -77,7 +76,7 @@ class Contents:
 @pytest.fixture(scope="module")
 def sphere(fitted):
     """Sixty features on 400 points of the sphere, with a field that is not exact."""
-    return fitted(Sphere().sample(400, seed=0), DiffusionKernel(30.0), n_features=60, field="local")
+    return fitted(Sphere().sample(400, seed=0), DiffusionKernel(30.0), n_features=60, field="interpolated")
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +158,7 @@ class TestShapes:
     def test_a_coarse_mesh_stays_closed_in_one_piece(self, torus_mesh):
         mesh = torus_mesh(60, 30)
         kept = np.sort(np.random.default_rng(0).permutation(mesh.n_vertices)[:900])
-        faces = coarse_faces(mesh, nearest_along(mesh, kept))
+        faces = coarse_faces(mesh, kept)
         assert len(np.unique(faces)) > 0.98 * len(kept)
         assert (np.diff(np.sort(faces, axis=1), axis=1) > 0).all()
         coarse = TriangleMesh(mesh.vertices[kept], faces)
@@ -206,8 +205,8 @@ class TestContents:
     def test_exact_signatures_are_rows_of_the_root_of_the_kernel(self, sphere, sphere_page):
         """In the graph clock: the root over the root of the anchor's own measure."""
         _, contents = sphere_page
-        graph, setting = sphere.graph_, sphere.map_.problem
-        root = setting.kernel.root().dense(graph)[np.ix_(contents.ids, contents.anchors)]
+        graph, setting = sphere.graph_, sphere.map_.kernel
+        root = setting.resolved.root().dense(graph)[np.ix_(contents.ids, contents.anchors)]
         exact = root / np.sqrt(setting.measure[contents.anchors])
         found = contents.values - contents.difference
         assert np.abs(contents.difference).max() > 0.01 * exact.max()  # this field has something to show
@@ -215,9 +214,9 @@ class TestContents:
 
     def test_exact_signatures_in_the_manifold_clock_are_per_volume(self, torus, tmp_path):
         contents = Contents(explore(torus, tmp_path / "torus.html").path)
-        graph, setting = torus.graph_, torus.map_.problem
-        volumes = setting.measure * torus.map_.problem.unit
-        root = setting.kernel.root().dense(graph)[np.ix_(contents.ids, contents.anchors)]
+        graph, setting = torus.graph_, torus.map_.kernel
+        volumes = setting.measure * torus.map_.kernel.unit
+        root = setting.resolved.root().dense(graph)[np.ix_(contents.ids, contents.anchors)]
         exact = root / np.sqrt(volumes[contents.ids])[:, None] / np.sqrt(volumes[contents.anchors])
         assert_allclose(contents.values - contents.difference, exact, atol=1e-3 * exact.max())
 
