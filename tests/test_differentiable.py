@@ -224,7 +224,7 @@ def process(x, y, kernel, variance, noise):
 def test_predictions_agree_with_the_process_of_the_library(data):
     x, y = data
     own = ManifoldGaussianProcess(
-        HeatKernel(0.3), space=Sphere(), optimize=False, variance=1.5, noise=0.01, random_state=0
+        HeatKernel(0.3), space=Sphere(), optimize=False, variance=1.5, noise_variance=0.01, random_state=0
     ).fit(x, y)
     model, likelihood = process(x, y, ManifoldKernel(own.features_), 1.5, 0.01)
     model.eval(), likelihood.eval()

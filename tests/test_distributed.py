@@ -205,7 +205,9 @@ def test_a_scheduler_that_is_killed_is_named():
             with distributed.Client(address, timeout=2, set_as_default=False) as found:
                 cluster = Cluster(found, batch=10)
                 with pytest.raises(ConnectionError, match=LOST):
-                    cluster.signatures(GRAPH, KERNEL, teacher=Exact(form="sparse"), progress=lambda *told: process.kill())
+                    cluster.signatures(
+                        GRAPH, KERNEL, teacher=Exact(form="sparse"), progress=lambda *told: process.kill()
+                    )
         finally:
             process.kill()
 
@@ -305,7 +307,6 @@ def test_empty_blocks_have_no_features(client, fitted):
 # -------------------------------------------------------------------------------------------------------- arguments
 COMMANDS = {
     "fit": ["points.npy", "-o", "OUT.safetensors", "--t", "0.3", "--n-features", "60"],
-    "signatures": ["points.npy", "-o", "OUT.npz", "--tau", "5", "--teacher", "counts", "--nodes", "0,7,9"],
     "transform": ["model.safetensors", "new.npy", "-o", "OUT.npy", "--chunk-size", "50"],
 }
 

@@ -52,14 +52,6 @@ class TestProgress:
             time.sleep(0.3)
         assert re.search(r"\d+ days, \d+:\d\d:\d\d", capsys.readouterr().err)
 
-    def test_the_time_of_one_stage_among_several_is_called_so(self, monkeypatch, capsys):
-        monkeypatch.setattr(console, "_EVERY", 0.02)
-        with console.progress("toy", quiet=False, stages=True) as report:
-            report("walking", 1, 3)
-            report("walking", 2, 3)
-            time.sleep(0.5)
-        assert capsys.readouterr().err.splitlines()[-1].endswith(" s left of this stage")
-
 
 class TestPace:
     """What is steps_at, at which second, and what is said of the time that is left."""
@@ -83,18 +75,10 @@ class TestPace:
             ([(0, 0, 4), (60, 1, 4), (70, 2, 4), (80, 3, 4)], 80, "about 10 s left"),
             ([(0, 0, 4), (60, 1, 4), (70, 2, 4), (80, 4, 4)], 80, ""),
             ([(0, 1, 0), (1, 2, 0)], 1, ""),  # nobody knows the total
-            ([(0, 1, 9), (60, 2, 9)], 100, "about 6 min 20 s left"),  # 40 s of the next step are over
-            ([(0, 1, 9), (60, 2, 9), (60, 2, 9)], 120, "about 6 min 0 s left"),  # saying it twice is no step
         ],
     )
     def test_steps_to_come_count_as_long_as_those_after_the_first(self, monkeypatch, steps_at, now, text):
         assert self.left(monkeypatch, steps_at, now) == text
-
-    @pytest.mark.parametrize("length", [60, 75, 300])
-    def test_a_long_step_does_not_jump_when_it_ends(self, monkeypatch, length):
-        steps = [(0, 1, 9), (60, 2, 9)]
-        ended = [*steps, (60 + length, 3, 9)]
-        assert self.left(monkeypatch, steps, 60 + length) == self.left(monkeypatch, ended, 60 + length)
 
     @pytest.mark.parametrize("before", [[(0, 0, 1), (90, 1, 1)], [(0, 8, 10), (90, 9, 10)]])
     def test_the_time_of_another_stage_does_not_count(self, monkeypatch, before):

@@ -19,8 +19,8 @@ def small():
     """A demo of a few seconds: small graphs, almost no training."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "N_NODES", 200)
-        patch.setitem(demo._SMALL_BUDGET, "field_options", {"network": "paper", "epochs": 1})
-        patch.setitem(demo._SMALL_BUDGET, "teacher_options", {"n_walks": 100, "p_halt": 0.01})
+        patch.setitem(demo._SMALL_BUDGET, "field__epochs", 1)
+        patch.setitem(demo._SMALL_BUDGET, "teacher__n_walks", 100)
         yield
 
 
@@ -61,7 +61,7 @@ def test_the_errors_are_those_of_the_library(small):
     exact = demo.reference(Torus(), t)(new, new)
     default = ManifoldRandomFeatures(HeatKernel(t), normalize=False, random_state=0)
     default.fit(Torus().grid(demo.N_NODES))
-    budget = demo._SMALL_BUDGET | {"n_starts": demo.N_NODES // 4}
+    budget = demo._SMALL_BUDGET | {"field__n_starts": demo.N_NODES // 4}
     paper = ManifoldRandomFeatures.paper(kernel=DiffusionKernel(20.0), graph=None, random_state=0, **budget)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -53,7 +53,7 @@ def test_a_folder_is_no_output(monkeypatch, mesh_file, values, tmp_path, command
     before = sorted(tmp_path.rglob("*"))
     options = ("--fwhm", 1) if command == "smooth" else ()
     assert main(monkeypatch, command, mesh_file, values[0], "-o", name, *options) in (1, 2)
-    assert "`--output` must be" in capsys.readouterr().err
+    assert "`--out` must be" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
 
 

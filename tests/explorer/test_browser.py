@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 from PIL import Image
 
-from manifoldrf import DiffusionKernel, HeatKernel, Sphere, thin
+from manifoldrf import Counts, DiffusionKernel, HeatKernel, Sphere, thin
 from manifoldrf.explorer.page import explore
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -30,8 +30,8 @@ TITLE = "</script><b>Sphere</b>"
 
 @pytest.fixture(scope="module")
 def features(fitted):
-    """A field that is not exact on the sphere, so that the difference is something to see."""
-    return fitted(Sphere().sample(1500, seed=0), DiffusionKernel(30.0), n_features=300, field="interpolated")
+    """Signatures that are not exact on the sphere, so that the difference is something to see."""
+    return fitted(Sphere().sample(1500, seed=0), DiffusionKernel(30.0), n_features=300, teacher=Counts(300))
 
 
 @pytest.fixture(scope="module")

@@ -35,9 +35,9 @@ Function = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 
 def check_tensor(tensor: Any, name: str, n_dimensions: int, types: Sequence[torch.dtype] = FLOATS) -> None:
     """Refuse all but tensors of these types with at least ``n_dimensions`` dimensions."""
-    if not isinstance(tensor, Tensor) or tensor.dtype not in types:
-        given = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        reject(name, f"a tensor of {', '.join(map(str, types))}", given, TypeError)
+    if not isinstance(tensor, Tensor) or tensor.dtype not in types or tensor.layout != torch.strided:
+        given = f"{tensor.dtype}, {tensor.layout}" if isinstance(tensor, Tensor) else type(tensor).__name__
+        reject(name, f"a dense tensor of {', '.join(map(str, types))}", given, TypeError)
     if tensor.ndim < n_dimensions:
         reject(name, f"a tensor of at least {n_dimensions} dimension(s)", f"shape {tuple(tensor.shape)}")
 
