@@ -131,8 +131,8 @@ def read_values(
 ) -> tuple[list[str], FloatArray]:
     """Read values at vertices: the names of their columns, if any, and an array (n_rows, c), NaN where unknown.
 
-    A .npy or .npz file, and a .csv file of one column, have a row for every vertex. A line of another .csv file holds
-    the index of a vertex, counted from zero, and its values.
+    A .npy or .npz file, and a .csv file of one column, have a row for every vertex. A line of another .csv file
+    holds the index of a vertex, counted from zero, and its values.
     """
     file = _check_file(path, name)
     titles = column_titles(file, name) if file.suffix.lower() == ".csv" else []

@@ -149,8 +149,9 @@ class Cluster:
     def transform(self, features: Any, X: Any, side: str | None = None) -> Any:
         """Features of the rows of a dask array, as a lazy dask array with the same blocks.
 
-        Bit for bit ``features.transform`` of the same rows. The features are sent once for all blocks and stay on the workers as long as the result is in use. Warnings
-        about points far from the space appear in the logs of the workers.
+        Bit for bit ``features.transform`` of the same rows. The features are sent once for all blocks and stay on
+        the workers as long as the result is in use. Warnings about points far from the space appear in the logs of
+        the workers.
 
         Parameters
         ----------

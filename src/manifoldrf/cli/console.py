@@ -14,7 +14,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,65 +122,15 @@ def progress(name: str, *, quiet: bool) -> Iterator[Report]:
             yield report
 
 
-class _Pace:
-    """Estimate the time left of a stage from its steps after the first, which may include a compilation.
-
-    A new total, or a smaller number of steps than before, starts a new stage.
-    """
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-        # End of the first step, steps done then, steps done, total. One tuple, because another thread reads it.
-        self._state: tuple[float, int, int, int] | None = None
-
-    def update(self, done: int, total: int) -> None:
-        """Record the number of steps done."""
-        state = self._state
-        if state is None or total != state[3] or done < state[2]:
-            self._state = (time.monotonic(), done, done, total) if done > 0 else None
-        else:
-            self._state = (*state[:2], done, total)
-
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._start
-
-    def left(self) -> str:
-        """The time left, empty if it is not known."""
-        state = self._state
-        if state is None or not state[1] < state[2] < state[3]:
-            return ""
-        start, before, done, total = state
-        return f"about {duration((time.monotonic() - start) / (done - before) * (total - done))} left"
-
-
-class _Clock(rich.progress.ProgressColumn):
-    """The time since the start, and the time left.
-
-    The columns of rich stop when all steps of a stage are done, and forget steps longer than half a minute.
-    """
-
-    def __init__(self, pace: _Pace) -> None:
-        super().__init__()
-        self._pace = pace
-
-    def render(self, task: rich.progress.Task) -> rich.text.Text:
-        """The text after the bar."""
-        del task
-        elapsed = str(timedelta(seconds=int(self._pace.elapsed())))
-        return rich.text.Text.assemble((elapsed, "progress.elapsed"), " ", self._pace.left())
-
-
 @contextmanager
 def _bar(name: str, console: rich.console.Console) -> Iterator[Report]:
     """A progress bar that disappears at the end."""
-    pace = _Pace()
-    shown = (rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn(), _Clock(pace))
+    clocks = rich.progress.TimeElapsedColumn(), rich.progress.TimeRemainingColumn()
+    shown = (rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn(), *clocks)
     with rich.progress.Progress(*shown, console=console, transient=True) as moving:
         task = moving.add_task(f"{name}: starting", total=None)
 
         def report(what: str, done: int, total: int) -> None:
-            pace.update(done, total)
             # Before the first step the bar pulses: an empty bar looks as if nothing happened.
             moving.update(task, description=f"{name}: {what}", completed=done, total=total if done else None)
 
@@ -191,18 +140,16 @@ def _bar(name: str, console: rich.console.Console) -> Iterator[Report]:
 @contextmanager
 def _lines(name: str) -> Iterator[Report]:
     """Print a line now and then, from a separate thread because one step may take minutes."""
-    pace, latest = _Pace(), "starting"
+    start, latest = time.monotonic(), "starting"
     finished = threading.Event()
 
     def report(what: str, done: int, total: int) -> None:
         nonlocal latest
-        latest = what
-        pace.update(done, total)
+        latest = f"{what}, {done} of {total}" if done and total > 1 else what
 
     def print_lines() -> None:
         while not finished.wait(_EVERY):
-            parts = [f"{name}: {latest}", f"{duration(pace.elapsed())} so far", pace.left()]
-            sys.stderr.write(", ".join(part for part in parts if part) + "\n")
+            sys.stderr.write(f"{name}: {latest}, {duration(time.monotonic() - start)} so far\n")
             sys.stderr.flush()
 
     thread = threading.Thread(target=print_lines, daemon=True)

@@ -1,10 +1,11 @@
 """The program: its commands, and how they read and write files."""
 
 import csv
+import functools
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -41,14 +42,13 @@ _PLACES = f"Points, {_ARRAYS}, or a mesh (ply, obj, vtk, gii, ...), whose vertic
 _SPACE = "A mesh (ply, obj, vtk, gii, ...), points (npy, npz, csv) or a graph (safetensors)."
 _EXTRAS = {"mesh": "meshio", "ann": "faiss", "viz": "matplotlib", "dask": "distributed", "torch": "torch"}
 
+_out = functools.partial(typer.Option, "--out", "-o")
 InputFile = Annotated[str, typer.Argument(metavar="INPUT", help=_SPACE)]
 SpaceFile = Annotated[str, typer.Argument(metavar="SPACE", help=_SPACE)]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model written by `manifoldrf fit`.")]
 _VALUES = "csv with rows vertex,value,... for known vertices, or npy with NaN for unknown ones."
 ValuesFile = Annotated[str, typer.Argument(metavar="VALUES", help=_VALUES)]
-FieldOut = Annotated[
-    str, typer.Option("--out", "-o", metavar="OUT", help="OUT.csv and OUT.ply (coloured) are written.")
-]
+FieldOut = Annotated[str, _out(metavar="OUT", help="OUT.csv and OUT.ply (coloured) are written.")]
 Column = Annotated[int, typer.Option(help="Column of the values that colours show, counted from 0.")]
 
 
@@ -59,9 +59,7 @@ def fit(
     table: TableChoice,
     run: Running,
     machines: Machines,
-    out: Annotated[
-        str, typer.Option("--out", "-o", metavar="MODEL", help="File to write, ending in .safetensors.")
-    ],
+    out: Annotated[str, _out(metavar="MODEL", help="File to write, ending in .safetensors.")],
 ) -> None:
     """Fit features to a mesh, to points or to a graph, and save them.
 
@@ -100,12 +98,7 @@ def transform(
     table: TableChoice,
     threads: Threads,
     machines: Machines,
-    out: Annotated[
-        str,
-        typer.Option(
-            "--out", "-o", metavar="FEATURES", help=f"Features, {_ARRAYS}; npz is sparse, as scipy reads it."
-        ),
-    ],
+    out: Annotated[str, _out(metavar="FEATURES", help=f"{_ARRAYS}; npz is sparse, as scipy reads it.")],
     side: Annotated[
         Literal["left", "right"] | None, typer.Option(help="Side of a kernel without nonnegative features.")
     ] = None,
@@ -136,31 +129,30 @@ def transform(
     if opened and opened.kept:
         titles = column_titles(points)
         names = [titles[place] or f"column {place}" for place in opened.kept] + list(model.get_feature_names_out())
-    far = _Far()
     with (
+        recorded_warnings() as warned,
         machines.cluster() as cluster,
         progress("transform", quiet=output.silent) as report,
         row_writer(target, m, rows.dtype, sparse=suffix == ".npz", titles=names) as writer,
     ):
         report("0 points done", 0, rows.n_rows or 0)
         blocks = (block for _, block in _checked(rows, "POINTS", points, opened))
-        for found in _transformed(cluster, model, blocks, side, far):
+        here = ((model.transform(block, side), []) for block in blocks)
+        for found, messages in here if cluster is None else cluster.transform_blocks(model, blocks, side):
+            warned += messages
             writer.append(found, opened.blocks.popleft() if opened and names else ())
             report(f"{writer.n_rows} points done", writer.n_rows, rows.n_rows or 0)
-        refuse_empty(writer.n_rows, "POINTS", points)
-    far.print(quiet=output.quiet)
-    _show_written(output, target, (writer.n_rows, m), _dropped(output, (opened, points)))
+    _note_warnings(warned, writer.n_rows, output)
+    _show_written(output, target, (writer.n_rows, m), (opened, points))
 
 
-def kernel(
+def kernel(  # noqa: C901  (one way for matrices, one for pictures)
     source: ModelFile,
     first: Annotated[str, typer.Argument(metavar="A", help=_PLACES)],
     output: Output,
     table: TableChoice,
     threads: Threads,
-    out: Annotated[
-        str, typer.Option("--out", "-o", metavar="K", help=f"Values, {_ARRAYS}; with --vertex also ply, coloured.")
-    ],
+    out: Annotated[str, _out(metavar="K", help=f"Values, {_ARRAYS}; with --vertex also ply, coloured.")],
     second: Annotated[
         str | None, typer.Argument(metavar="B", help="Other points; without them, A itself.", show_default=False)
     ] = None,
@@ -188,45 +180,42 @@ def kernel(
     model = read_model(source).set_params(sparse_output=True, n_jobs=threads.n_jobs)
     left, right = ("left", "right") if model.asymmetric_ else (None, None)
     other, name = (second, "B") if second else (first, "A")
-    theirs_table, own_table = table.open(other, name), table.open(first, "A")
-    theirs = _open_points(other, name, model, 2**15, theirs_table)
-    parts = [block for _, block in _checked(theirs, name, other, theirs_table)]
-    refuse_empty(len(parts), name, other)
-    others = np.concatenate(parts).astype("float64")
+    theirs = _open_points(other, name, model, 2**15, theirs_table := table.open(other, name))
+    others = np.concatenate([block for _, block in _checked(theirs, name, other, theirs_table)]).astype("float64")
     if vertex is not None:
         with usage():
             check_integer(vertex, "--vertex", 0, len(others) - 1)
             if target.suffix.lower() == ".ply" and others.shape[1] > AXES:
                 reject("--out", f"{_ARRAYS} for points of {others.shape[1]} coordinates", target)
         others = others[[vertex]]
-    far, of_others = _Far(), _Far()
-    with of_others.counted(len(others)):
+    with recorded_warnings() as warned:
         known = model.transform(others, right)
-    rows = _open_points(first, "A", model, _chunk(max(len(others), model.n_features_out_)), own_table)
+    if second:  # the points of A are counted below
+        _note_warnings(warned, len(others), output)
+    chunk = _chunk(max(len(others), model.n_features_out_))
+    rows = _open_points(first, "A", model, chunk, own_table := table.open(first, "A"))
 
     def found() -> Iterator[Any]:
         with progress("kernel", quiet=output.silent) as report:
             for begin, block in _checked(rows, "A", first, own_table):
                 report(f"{begin} rows done", begin, rows.n_rows or 0)
-                with far.counted(len(block)):
-                    own = model.transform(block.astype("float64"), left)
+                own = model.transform(block.astype("float64"), left)
                 yield product(own, known, check_jobs(threads.n_jobs))
 
-    if target.suffix.lower() == ".ply":
-        column = np.concatenate(list(found()))[:, 0]
-        write_picture(target, read_space(first, "A", table.open(first, "A")), column)
-        n_rows = len(column)
-    else:
-        with row_writer(target, len(others), rows.dtype) as writer:
-            for part in found():
-                writer.append(part)
+    with recorded_warnings() as warned:
+        if target.suffix.lower() == ".ply":
+            column = np.concatenate(list(found()))[:, 0]
+            write_picture(target, read_space(first, "A", table.open(first, "A")), column)
+            n_rows = len(column)
+        else:
+            with row_writer(target, len(others), rows.dtype) as writer:
+                for part in found():
+                    writer.append(part)
             n_rows = writer.n_rows
-            refuse_empty(n_rows, "A", first)
-    if second:
-        of_others.print(quiet=output.quiet)  # the points of A themselves are counted above
-    far.print(quiet=output.quiet)
-    facts = _dropped(output, (own_table, first), *([(theirs_table, second)] if second else []))
-    _show_written(output, target, (n_rows, len(others)), facts)
+    _note_warnings(warned, n_rows, output)
+    _show_written(
+        output, target, (n_rows, len(others)), (own_table, first), (theirs_table if second else None, other)
+    )
 
 
 def explore(
@@ -234,7 +223,7 @@ def explore(
         str, typer.Argument(metavar="MODEL", help="A model, or an INPUT of fit, which is fitted first.")
     ],
     output: Output,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="PAGE", help="The page, ending in .html.")],
+    out: Annotated[str, _out(metavar="PAGE", help="The page, ending in .html.")],
     title: Annotated[str | None, typer.Option(help="Title of the page; by default the name of the model.")] = None,
     n_points: Annotated[
         int | str, typer.Option(metavar="INTEGER|auto", help="Largest number of points to show.")
@@ -457,20 +446,14 @@ _SAVED = typer.Argument(
 
 
 def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
-    """Describe a saved model or graph; without one, print versions, threads, devices and extras.
+    """Describe a saved model or graph; without one, print versions, threads and extras.
 
     Examples: manifoldrf info bunny.safetensors
 
     manifoldrf info --json
     """
     if source is None:
-        devices = ["cpu"]
-        if available("torch"):
-            import torch
-
-            cuda: Any = torch.cuda
-            devices += [f"cuda:{k} {cuda.get_device_name(k)}" for k in range(cuda.device_count())]
-        facts: dict[str, Any] = environment() | {"threads": str(check_jobs(-1)), "devices": ", ".join(devices)}
+        facts: dict[str, Any] = environment() | {"threads": str(check_jobs(-1))}
         extras = {f"extra {name}": "yes" if available(package) else "no" for name, package in _EXTRAS.items()}
         show_facts(output, "manifoldrf", facts | extras)
         return
@@ -584,11 +567,15 @@ def _open_points(path: str, name: str, model: Any, chunk: int, table: Any) -> An
 
 
 def _checked(rows: Any, name: str, path: str, table: Any) -> Iterator[tuple[int, Any]]:
-    """The blocks of a file that have whole rows, with the number of their first row."""
+    """The whole rows of each block of a file, if there are any, with the number of the first row of the block."""
+    is_empty = True
     for begin, block in rows:
         whole = check_rows(block, name, path, begin, table)
         if len(whole):
+            is_empty = False
             yield begin, whole
+    if is_empty:
+        reject(name, "a file with at least one row", path)
 
 
 def check_rows(block: Any, name: str, path: str, begin: int = 0, table: Any = None) -> Any:
@@ -596,7 +583,6 @@ def check_rows(block: Any, name: str, path: str, begin: int = 0, table: Any = No
 
     The error names the first bad row of the file.
     """
-    refuse_empty(len(block), name, path)
     bad = np.isinf(block) if table is not None and table.drop else ~np.isfinite(block)
     if bad.any():
         row, column = np.argwhere(bad)[0]
@@ -607,54 +593,14 @@ def check_rows(block: Any, name: str, path: str, begin: int = 0, table: Any = No
     return block if table is None else table.complete(block)
 
 
-def refuse_empty(n_rows: int, name: str, path: str) -> None:
-    """Refuse a file without rows."""
-    if not n_rows:
-        reject(name, "a file with at least one row", path)
-
-
 # ------------------------------------------------------------------------------------------- parts of the commands
-class _Far:
-    """Counts far points over all chunks, so that there is one note for all of them."""
-
-    def __init__(self) -> None:
-        self._fading = self._gone = self._n_points = 0
-        self._others: dict[str, None] = {}  # other warnings, in order
-
-    @contextmanager
-    def counted(self, n_points: int) -> Iterator[None]:
-        """Collect the warnings of a chunk."""
-        with recorded_warnings() as caught:
-            yield
-        self.add(n_points, caught)
-
-    def add(self, n_points: int, messages: Iterable[Warning]) -> None:
-        """Add the warnings about a chunk of points."""
-        self._n_points += n_points
-        for warning in messages:
-            if isinstance(warning, manifoldrf.FarQueryWarning):
-                self._fading, self._gone = self._fading + warning.fading, self._gone + warning.gone
-            else:
-                self._others[str(warning)] = None
-
-    def print(self, *, quiet: bool) -> None:
-        """Print the notes."""
-        note(*self._others, quiet=quiet)
-        if self._fading:
-            note(manifoldrf.FarQueryWarning(self._fading, self._gone, self._n_points).count, quiet=quiet)
-
-
-def _transformed(cluster: Any, model: Any, blocks: Iterator[Any], side: str | None, far: _Far) -> Iterator[Any]:
-    """Features of each block of points; warnings are counted."""
-    if cluster is None:
-        for block in blocks:
-            with far.counted(len(block)):
-                found = model.transform(block, side)
-            yield found
-        return
-    for found, messages in cluster.transform_blocks(model, blocks, side):
-        far.add(found.shape[0], messages)
-        yield found
+def _note_warnings(warned: list[Warning], n_points: int, output: Output) -> None:
+    """Print the warnings about all blocks of points, with one note for all points off the space."""
+    far = [warning for warning in warned if isinstance(warning, manifoldrf.FarQueryWarning)]
+    note(*dict.fromkeys(str(warning) for warning in warned if warning not in far), quiet=output.quiet)
+    if far:
+        counts = sum(warning.fading for warning in far), sum(warning.gone for warning in far)
+        note(manifoldrf.FarQueryWarning(*counts, n_points).count, quiet=output.quiet)
 
 
 def _chunk(n_columns: int) -> int:
@@ -672,9 +618,9 @@ def _dropped(output: Output, *opened: tuple[Any, str]) -> dict[str, int]:
     return {"rows left out": sum(counts.values())} if counts else {}
 
 
-def _show_written(output: Output, target: Path, shape: tuple[int, int], facts: dict[str, Any]) -> None:
-    text = f"{shape[0]} x {shape[1]} values\nSaved: {target}"
-    show(output, {"out": str(target), "shape": list(shape), **facts}, text)
+def _show_written(output: Output, target: Path, shape: tuple[int, int], *opened: tuple[Any, str]) -> None:
+    facts = {"out": str(target), "shape": list(shape)} | _dropped(output, *opened)
+    show(output, facts, f"{shape[0]} x {shape[1]} values\nSaved: {target}")
 
 
 def model_facts(features: Any) -> dict[str, Any]:

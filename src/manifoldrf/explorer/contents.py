@@ -424,7 +424,7 @@ def _faces(fields: Fields, order: IntArray) -> IntArray:
 
 
 def coarse_faces(mesh: TriangleMesh, kept: IntArray) -> IntArray:
-    """Triangles between some vertices, numbered as given: each vertex moves to the nearest of them along the edges."""
+    """Triangles between some vertices, numbered as given: each vertex moves to the nearest along the edges."""
     options = {"min_only": True, "return_predecessors": True}
     found = csgraph.dijkstra(edge_lengths(mesh), indices=kept, **options)[2]
     place = np.zeros(mesh.n_vertices, dtype=np.int64)
