@@ -293,7 +293,7 @@ class Parameters:
         import manifoldrf
 
         given = {name: getattr(self, name) for name in option_names(self)}
-        params = {
+        params: dict[str, Any] = {
             name: given[name] for name in ("n_features", "normalize", "anchors", "quadrature") if name in given
         }
         for name in {"teacher", "field"} & set(given):
@@ -318,9 +318,11 @@ class Parameters:
         """The kernel, or None if no option names one."""
         import manifoldrf
 
-        own = {name: given[name] for name in ("t", "tau", "nu", "lengthscale", "clock") if name in given}
+        own: dict[str, Any] = {
+            name: given[name] for name in ("t", "tau", "nu", "lengthscale", "clock") if name in given
+        }
         implied = {"t": "heat", "tau": "diffusion"}
-        name = self.kernel or next((implied.get(option, "matern") for option in own), None)
+        name: str | None = self.kernel or next((implied.get(option, "matern") for option in own), None)
         if name is None:
             return None
         kind = getattr(manifoldrf, f"{name.title()}Kernel")

@@ -137,7 +137,7 @@ def transform(
     ):
         report("0 points done", 0, rows.n_rows or 0)
         blocks = (block for _, block in _checked(rows, "POINTS", points, opened))
-        here = ((model.transform(block, side), []) for block in blocks)
+        here: Iterator[Any] = ((model.transform(block, side), []) for block in blocks)
         for found, messages in here if cluster is None else cluster.transform_blocks(model, blocks, side):
             warned += messages
             writer.append(found, opened.blocks.popleft() if opened and names else ())
