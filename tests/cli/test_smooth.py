@@ -17,12 +17,12 @@ def values(mesh_file, tmp_path):
     return tmp_path / "values.npy", field
 
 
-@pytest.mark.parametrize("options", [("--fwhm", 0.5), ("--t", 0.02, "--conserve")])
+@pytest.mark.parametrize("options", [("--fwhm", 0.5), ("-t", 0.02)])
 def test_the_field_is_that_of_python(mesh_file, values, tmp_path, options):
     path, field = values
     result = invoke("smooth", mesh_file, path, "-o", tmp_path / "out", *options, "--json")
     assert result.exit_code == 0, result.output
-    width = {"fwhm": 0.5} if options[0] == "--fwhm" else {"t": 0.02, "conserve": True}
+    width = {"fwhm": 0.5} if options[0] == "--fwhm" else {"t": 0.02}
     expected = smooth(TriangleMesh.load(mesh_file), field, **width)
     found = np.genfromtxt(tmp_path / "out.csv", delimiter=",", skip_header=1)
     np.testing.assert_array_equal(found[:, 2:], expected)

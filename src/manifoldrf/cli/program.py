@@ -361,9 +361,6 @@ def smooth(
         float | None, typer.Option(help="Full width at half maximum of the filter, in units of the mesh.")
     ] = None,
     t: Annotated[float | None, typer.Option("--t", "-t", help="Heat time instead: fwhm^2 / 11.09.")] = None,
-    conserve: Annotated[
-        bool, typer.Option("--conserve", help="Do not fill in unknown vertices; keep the integral over the others.")
-    ] = False,
     column: Column = 0,
 ) -> None:
     """Smooth a field along a mesh or points by the heat flow.
@@ -382,7 +379,7 @@ def smooth(
     space, titles, field, known = _read_problem(space_file, values, column)
     with notices(quiet=output.quiet), progress("smooth", quiet=output.silent) as report:
         report("smoothing", 0, 1)
-        width: dict[str, Any] = {"fwhm": fwhm, "t": t, "conserve": conserve, "n_jobs": threads.n_jobs}
+        width: dict[str, Any] = {"fwhm": fwhm, "t": t, "n_jobs": threads.n_jobs}
         with errors_about("SPACE", names):
             found = manifoldrf.smooth(space, field, known=known, **width)
     saved = _write_field(files, space, found, (known, titles, column), output)
