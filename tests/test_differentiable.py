@@ -28,7 +28,7 @@ MATERN = MaternKernel(2.5, 1.2, clock="manifold")
 
 @pytest.fixture(scope="module")
 def family():
-    return ManifoldRandomFeatures(scales=(0.1, 2.4), random_state=0, n_jobs=1).fit(Sphere())
+    return ManifoldRandomFeatures(times=(0.1, 2.4), random_state=0, n_jobs=1).fit(Sphere())
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_features_are_those_of_the_fit(family, points, kernel):
     module = DifferentiableFeatures(family, kernel, variance=2.0).double()
     exact = 2 * family.at(kernel).kernel_matrix(points.numpy())
     found = module(points)
-    assert found.shape == (6, sum(len(level.anchors) for level in family.scales_.levels))
+    assert found.shape == (6, sum(len(level.anchors) for level in family.times_.levels))
     assert_allclose((found @ found.T).detach(), exact, atol=1e-5)
     assert_allclose(module.kernel(points).detach(), exact, atol=1e-5)
     assert_allclose(module.kernel(points.reshape(2, 3, 3)).detach()[1], exact[3:, 3:], atol=1e-5)
@@ -102,7 +102,7 @@ def test_sums_are_in_single_precision_and_results_in_that_of_the_points(family, 
 
 def test_a_state_is_the_same_time_in_another_range(family, points):
     module = DifferentiableFeatures(family, 0.3)
-    narrower = ManifoldRandomFeatures(scales=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
+    narrower = ManifoldRandomFeatures(times=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
     other = DifferentiableFeatures(narrower, 0.25)
     other.load_state_dict(module.state_dict())
     assert other.t.item() == pytest.approx(0.3, rel=1e-5)
@@ -163,7 +163,7 @@ def test_heads_learn_their_times(family):
         (lambda f: DifferentiableFeatures(f, 3.0), "`t` must be in the range"),
         (lambda f: DifferentiableFeatures(f, -1.0), "`kernel` must be"),
         (lambda f: DifferentiableFeatures(f, 0.2, variance=0.0), "`variance` must be"),
-        (lambda f: DifferentiableFeatures(f.at(0.2), 0.3), "fitted with `scales`"),
+        (lambda f: DifferentiableFeatures(f.at(0.2), 0.3), "fitted with `times`"),
         (lambda _: DifferentiableFeatures(Sphere()), "fitted ManifoldRandomFeatures"),
         (lambda f: DifferentiableFeatures(f, 0.2).nu, "has no `nu`"),
         (lambda f: DifferentiableFeatures(f, MATERN).t, "has no `t`"),
@@ -171,7 +171,7 @@ def test_heads_learn_their_times(family):
         (lambda f: DifferentiableFeatures(f, 0.2)(torch.ones(2, 3, dtype=torch.int64)), "a tensor of"),
         (lambda f: DifferentiableFeatures(f, 0.2)(np.ones((2, 3))), "a tensor of"),
         (lambda f: DifferentiableFeatures(f, 0.2)(torch.ones(2, 3, device="meta")), "on the device of the module"),
-        (lambda f: ManifoldAttention(f.at(0.2), 4, trainable_times=True), "one fit with `scales`"),
+        (lambda f: ManifoldAttention(f.at(0.2), 4, trainable_times=True), "one fit with `times`"),
     ],
 )
 def test_wrong_arguments_are_named(family, act, words):
@@ -224,7 +224,7 @@ def process(x, y, kernel, variance, noise):
 def test_predictions_agree_with_the_process_of_the_library(data):
     x, y = data
     own = ManifoldGaussianProcess(
-        HeatKernel(0.3), space=Sphere(), optimize=False, variance=1.5, noise=0.01, random_state=0
+        HeatKernel(0.3), space=Sphere(), optimize=False, variance=1.5, noise_variance=0.01, random_state=0
     ).fit(x, y)
     model, likelihood = process(x, y, ManifoldKernel(own.features_), 1.5, 0.01)
     model.eval(), likelihood.eval()

@@ -138,20 +138,13 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "rule"),
-    [
-        ("loop.npy", "a path whose links do not lead in a circle"),
-        ("x" * 300 + ".npy", "a shorter path"),
-        ("a\0b.npy", "a path without NUL and other characters that no name can hold"),
-        ("\ud800.npy", "a path without NUL and other characters that no name can hold"),
-    ],
-    ids=["loop", "long", "NUL", "surrogate"],
+    "name", ["loop.npy", "x" * 300 + ".npy", "a\0b.npy", "\ud800.npy"], ids=["loop", "long", "NUL", "surrogate"]
 )
-def test_paths_that_lead_nowhere_are_refused_in_our_words(tmp_path, name, rule):
+def test_paths_that_lead_nowhere_are_refused(tmp_path, name):
     (tmp_path / "loop.npy").symlink_to(tmp_path / "loop.npy")
-    with pytest.raises(ValueError, match=f"`path` must be {re.escape(rule)}. Got '"), atomic_path(tmp_path / name):
+    with pytest.raises(ValueError, match="`path` must be a path that can be used"), atomic_path(tmp_path / name):
         pytest.fail("the block must not run")
-    with pytest.raises(ValueError, match=f"`-o` must be {re.escape(rule)}. Got '"):
+    with pytest.raises(ValueError, match="`-o` must be a path that can be used"):
         check_output(str(tmp_path / name), "-o", (".npy",))
 
 

@@ -126,42 +126,35 @@ def read_mesh_arrays(path: AnyPath, name: str = "path") -> tuple[FloatArray, Int
     return vertices.astype(np.float64), faces.astype(np.int64)
 
 
-def read_values(path: AnyPath, n_rows: int, name: str = "VALUES") -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Read values (n_rows, c), NaN where they are unknown, and whether each row is known.
+def read_values(
+    path: AnyPath, n_rows: int, name: str = "VALUES", unit: str = "vertex"
+) -> tuple[list[str], FloatArray]:
+    """Read values at vertices: the names of their columns, if any, and an array (n_rows, c), NaN where unknown.
 
-    A .npy or .npz file has a row for every vertex, with NaN in unknown rows. A line of a .csv file holds the index
-    of a vertex, counted from zero, and its values.
-    """
-    file = _check_file(path, name)
-    values = _values(file, name, check_integer(n_rows, "n_rows", 1), "vertex", file.suffix.lower() == ".csv")
-    known = np.asarray(~np.isnan(values).all(axis=1))  # all False if there are no columns
-    bad = ~np.isfinite(values).all(axis=1) & known
-    if bad.any() or not known.any():
-        found = f"other values for vertex {bad.argmax()}" if bad.any() else "no known value"
-        reject(name, "a file of finite numbers, or NaN in all columns of a row", f"{found} in {file.name!r}")
-    return values, known
-
-
-def read_fields(path: AnyPath, n_rows: int, name: str, unit: str = "vertex") -> dict[str, FloatArray]:
-    """Read fields by the names of their columns, or of the file, from files as for :func:`read_values`.
-
-    NaN may be in some columns only. A .csv file with one column has a line for every vertex.
+    A .npy or .npz file, and a .csv file of one column, have a row for every vertex. A line of another .csv file
+    holds the index of a vertex, counted from zero, and its values.
     """
     file = _check_file(path, name)
     titles = column_titles(file, name) if file.suffix.lower() == ".csv" else []
-    values = _values(file, name, n_rows, unit, len(titles) > 1)
-    titles = titles[1:] if len(titles) > 1 else titles
-    stems = [file.stem] if values.shape[1] == 1 else [f"{file.stem} {k}" for k in range(values.shape[1])]
-    names = [title or stem for title, stem in zip(titles or stems, stems, strict=True)]
-    if len(set(names)) < len(names):
+    names = titles[1:] if len(titles) > 1 else titles
+    if len(set(filter(None, names))) < len(list(filter(None, names))):
         reject(name, "a file whose columns have different names", f"{names} in {file.name!r}")
-    return dict(zip(names, np.ascontiguousarray(values.T), strict=True))
-
-
-def value_names(path: AnyPath) -> list[str]:
-    """Names of the columns of values in a .csv file for :func:`read_values`; none without a line of names."""
-    titles = column_titles(path, "VALUES") if Path(path).suffix.lower() == ".csv" else []
-    return titles[1:] if any(titles) else []
+    names = names if any(names) else []
+    if len(titles) < 2:
+        array = read_points(file, name) if titles else _read_array(file, name, ("values",), (1, 2))
+        if len(array) != n_rows:
+            reject(name, f"an array of {n_rows} rows, one per {unit}", f"{len(array)} in {file.name!r}")
+        return names, np.array(array.reshape(len(array), -1), np.float64)
+    table = np.concatenate(list(_csv_blocks(file, name, 2**14, None)))
+    rows, first = np.unique(table[:, 0], return_index=True)
+    bad = rows[~((rows == np.rint(rows)) & (rows >= 0) & (rows < n_rows))]
+    if len(bad) or len(rows) < len(table):
+        rule = f"a file with an integer in [0, {n_rows - 1}], each once, in every line: the {unit}"
+        found = f"{bad[0]:g}" if len(bad) else f"{len(table)} lines for {len(rows)}"
+        reject(name, rule, f"{found} in {file.name!r}")
+    values = np.full((n_rows, len(names or titles[1:])), np.nan)
+    values[rows.astype(np.int64)] = table[first, 1:]
+    return names, values
 
 
 def column_titles(path: AnyPath, name: str = "POINTS") -> list[str]:
@@ -181,26 +174,6 @@ def find_column(wanted: str, titles: Sequence[str], option: str) -> int:
     names = ", ".join(filter(None, titles))[:300] or "there are none"
     rule = f"names of columns that occur once ({names}) or their numbers from 0 to {len(titles) - 1}"
     reject(option, rule, repr(wanted))
-
-
-def _values(file: Path, name: str, n_rows: int, unit: str, indexed: bool) -> FloatArray:  # noqa: FBT001
-    """Values (n_rows, c) of a file with a row for every vertex, or of a .csv file with the vertices first."""
-    if not indexed:
-        is_text = file.suffix.lower() == ".csv"
-        array = read_points(file, name) if is_text else _read_array(file, name, ("values",), (1, 2))
-        if len(array) != n_rows:
-            reject(name, f"an array of {n_rows} rows, one per {unit}", f"{len(array)} in {file.name!r}")
-        return np.array(array.reshape(len(array), -1), np.float64)
-    table = np.concatenate(list(_csv_blocks(file, name, 2**14, None)))
-    rows, first = np.unique(table[:, 0], return_index=True)
-    bad = rows[~((rows == np.rint(rows)) & (rows >= 0) & (rows < n_rows))]
-    if len(bad) or len(rows) < len(table) or table.shape[1] < 2:
-        rule = f"a file with an integer in [0, {n_rows - 1}], each once, and values in every line; it is the {unit}"
-        found = f"{bad[0]:g}" if len(bad) else f"{len(table)} lines for {len(rows)}, {table.shape[1]} columns"
-        reject(name, rule, f"{found} in {file.name!r}")
-    values = np.full((n_rows, table.shape[1] - 1), np.nan)
-    values[rows.astype(np.int64)] = table[first, 1:]
-    return values
 
 
 def _check_file(path: AnyPath, name: str) -> Path:

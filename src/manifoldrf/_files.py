@@ -107,10 +107,9 @@ def output_file(path: Any, name: str = "path") -> Path:
         mode = target.stat().st_mode  # by the path itself: some links in /proc lead to no name
     except (FileNotFoundError, NotADirectoryError):
         mode = stat.S_IFREG
-    except (OSError, ValueError) as error:
-        if getattr(error, "errno", None) in _NO_PERMISSION:
-            reject(name, "in a folder that is readable", target, PermissionError)
-        reject(name, _reason_against(error), repr(os.fspath(path)))
+    except (OSError, ValueError) as error:  # no permission, a circle of links, a name too long, NUL
+        kind = PermissionError if getattr(error, "errno", None) in _NO_PERMISSION else ValueError
+        reject(name, f"a path that can be used ({getattr(error, 'strerror', error)})", repr(os.fspath(path)), kind)
     if stat.S_ISDIR(mode):
         reject(name, "a file, not a folder", path, IsADirectoryError)
     if not stat.S_ISREG(mode):
@@ -119,14 +118,6 @@ def output_file(path: Any, name: str = "path") -> Path:
     if not file.parent.is_dir():
         reject(name, "in a folder that exists", path, FileNotFoundError)
     return file
-
-
-def _reason_against(error: OSError | ValueError) -> str:
-    """The rule that a path breaks if the system cannot even look it up."""
-    if isinstance(error, ValueError):
-        return "a path without NUL and other characters that no name can hold"
-    rules = {errno.ELOOP: "a path whose links do not lead in a circle", errno.ENAMETOOLONG: "a shorter path"}
-    return rules.get(error.errno or 0, f"a path that can be used ({error.strerror})")
 
 
 def writable_folder(folder: Any, name: str = "folder") -> Path:
@@ -208,21 +199,20 @@ def atomic_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
     targets = [output_file(path) for path in paths]
     drafts = [target.with_name(f".{uuid.uuid4().hex}{target.suffix}") for target in targets]
     try:
-        for draft, path in zip(drafts, paths, strict=True):
-            _create(draft, path)
+        for draft in drafts:
+            draft.touch(exist_ok=False)
         yield drafts
-        with ExitStack() as waiting:
-            _put_in_place(list(zip(drafts, targets, strict=True)), waiting)
-            for path in paths:
-                _note_written(path)
+        _put_in_place(drafts, targets, paths)
         for folder in dict.fromkeys(target.parent for target in targets):
             _sync_folder(folder)
     except OSError as error:
         meant = [path for draft, path in zip(drafts, paths, strict=True) if draft.stem in str(error.filename)]
-        if error.filename is None and error.errno in _NO_SPACE:
+        if error.filename is None and error.errno in _NO_SPACE + _NO_PERMISSION:
             meant = [paths[0]]
         if not meant:
             raise
+        if error.errno in _NO_PERMISSION:
+            reject("path", "in a folder that is writable", meant[0], PermissionError)
         raise OSError(error.errno, error.strerror, str(meant[0])) from error
     finally:
         for draft in drafts:
@@ -230,17 +220,21 @@ def atomic_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 draft.unlink(missing_ok=True)
 
 
-def _put_in_place(pairs: Sequence[tuple[Path, Path]], waiting: ExitStack) -> None:
-    """Give complete files their names; if there are several, signals wait until the block ends."""
-    for draft, target in pairs:
+def _put_in_place(drafts: Sequence[Path], targets: Sequence[Path], paths: Sequence[Path]) -> None:
+    """Give complete files their names; if there are several, signals wait meanwhile."""
+    for draft, target in zip(drafts, targets, strict=True):
         with draft.open("rb+") as file:
             os.fsync(file.fileno())  # otherwise a power cut can leave the new name on empty blocks
         if target.exists():
             shutil.copymode(target, draft)
-    if len(pairs) > 1:
-        _hold_signals(waiting)
-    for draft, target in pairs:
-        draft.replace(target)
+    with ExitStack() as waiting:
+        if len(paths) > 1:
+            _hold_signals(waiting)
+        for draft, target in zip(drafts, targets, strict=True):
+            draft.replace(target)
+        written = _WRITTEN.get()  # parts of another file have temporary names
+        if written is not None:
+            written += [path for path in paths if path not in written and not TEMPORARY.fullmatch(path.name)]
 
 
 def _hold_signals(block: ExitStack) -> None:
@@ -262,16 +256,6 @@ def _hold_signals(block: ExitStack) -> None:
             signal.signal(number, lambda number, _: came.append(number))
 
 
-def _create(temporary: Path, path: Path) -> None:
-    """Create the empty temporary file, which gets the usual mode."""
-    try:
-        temporary.touch(exist_ok=False)
-    except OSError as error:
-        if error.errno in _NO_PERMISSION:
-            reject("path", "in a folder that is writable", path, PermissionError)
-        raise  # a full disk: the message of the system is better
-
-
 def _sync_folder(folder: Path) -> None:
     """Write the names in a folder to disk, if the system can. The file is complete without it."""
     with suppress(OSError):
@@ -280,13 +264,6 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(number)
         finally:
             os.close(number)
-
-
-def _note_written(path: Path) -> None:
-    """Add a complete file to the list of :func:`noted_files`, unless it is only a part of another one."""
-    written = _WRITTEN.get()
-    if written is not None and path not in written and not TEMPORARY.fullmatch(path.name):
-        written.append(path)
 
 
 @contextmanager

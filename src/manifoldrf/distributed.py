@@ -10,6 +10,7 @@ import contextlib
 import copy
 import functools
 import itertools
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,14 +24,13 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike
-from manifoldrf._runtime import recorded_warnings, require
+from manifoldrf._runtime import Progress, recorded_warnings, require, silent
 from manifoldrf._validation import IntArray, check_count, check_jobs, reject
 from manifoldrf.features.graph_features import GraphRandomFeatures
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
+from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.action import AnyGraph
-from manifoldrf.signatures.engines import Progress, Recipe, silent
-from manifoldrf.signatures.teachers import OwnTeacher, Signatures, signatures_by
+from manifoldrf.signatures.teachers import Plan, Signatures, Teacher, make_plan
 
 __all__ = ["Cluster"]
 
@@ -59,11 +59,11 @@ class Cluster:
     Examples
     --------
     >>> from dask.distributed import LocalCluster
-    >>> from manifoldrf import Cluster, DiffusionKernel, Sphere, compute_signatures, knn_graph
+    >>> from manifoldrf import Cluster, Counts, DiffusionKernel, Sphere, compute_signatures, knn_graph
     >>> graph, kernel = knn_graph(Sphere().grid(500)), DiffusionKernel(10.0)
     >>> with LocalCluster(processes=False, dashboard_address=":0") as local, Cluster(local) as cluster:
-    ...     there = cluster.signatures(graph, kernel, teacher="counts", seed=0)
-    >>> here = compute_signatures(graph, kernel, teacher="counts", seed=0)
+    ...     there = cluster.signatures(graph, kernel, teacher=Counts(), seed=0)
+    >>> here = compute_signatures(graph, kernel, teacher=Counts(), seed=0)
     >>> bool((there.rows != here.rows).nnz == 0)
     True
     """
@@ -93,41 +93,37 @@ class Cluster:
 
     def signatures(
         self,
-        graph: AnyGraph,
+        graph: Graph,
         kernel: AbstractKernel,
         nodes: ArrayLike | None = None,
         *,
-        teacher: str | OwnTeacher = "auto",
+        teacher: Teacher = "auto",
         asymmetric: bool = False,
         seed: SeedLike = None,
         n_jobs: int = 1,
         progress: Progress = silent,
-        **options: Any,
     ) -> Signatures:
         """Signatures of nodes, bit for bit those of :func:`compute_signatures` with the same arguments.
 
         The teacher is chosen once for all nodes; a function as teacher gets one batch of nodes at a time.
         ``n_jobs`` are the threads of one task: a worker runs one task per thread, so 1 uses all of them.
         """
-        check_jobs(n_jobs)
-
-        def run(recipe: Recipe, graph: AnyGraph, nodes: IntArray, stage: str) -> list[Any]:
-            size: Any = self.batch
-            if size == "auto":  # exact rows are computed in blocks of 32; an entry takes up to 24 bytes on the way
-                share = -(-len(nodes) // (_TASKS_PER_THREAD * self._n_threads()))
-                size = max(32, min(share, 2**26 // (24 * graph.n_nodes)) // 32 * 32)
-            batches = [nodes[k : k + size] for k in range(0, max(1, len(nodes)), size)]
-            if self._sent.get("graph") is not graph or self._sent["future"].cancelled():
-                self._sent.update(graph=graph, future=self._send(_Held(graph)))
-            task = functools.partial(_rows_of_batch, uuid.uuid4().hex, recipe, n_jobs)
-            parts, done = [], 0
-            for batch, part in zip(batches, self._results(task, self._sent["future"], batches), strict=True):
-                parts.append(part)
-                done += len(batch)
-                progress(stage, done, len(nodes))
-            return parts
-
-        return signatures_by(run, graph, kernel, nodes, options, teacher=teacher, asymmetric=asymmetric, seed=seed)
+        start, _ = time.perf_counter(), check_jobs(n_jobs)
+        plan, picked = make_plan(graph, kernel, nodes, teacher, asymmetric=asymmetric, seed=seed)
+        size: Any = self.batch
+        if size == "auto":  # exact rows are computed in blocks of 32; an entry takes up to 24 bytes on the way
+            share = -(-len(picked) // (_TASKS_PER_THREAD * self._n_threads()))
+            size = max(32, min(share, 2**26 // (24 * graph.n_nodes)) // 32 * 32)
+        batches = [picked[k : k + size] for k in range(0, max(1, len(picked)), size)]
+        if self._sent.get("graph") is not graph or self._sent["future"].cancelled():
+            self._sent.update(graph=graph, future=self._send(_Held(graph)))
+        task = functools.partial(_rows_of_batch, uuid.uuid4().hex, plan, n_jobs)
+        parts, done = [], 0
+        for batch, part in zip(batches, self._results(task, self._sent["future"], batches), strict=True):
+            parts.append(part)
+            done += len(batch)
+            progress("signatures", done, len(picked))
+        return plan.joined(parts, picked, start)
 
     def fit(self, features: Any, X: Any = None, y: Any = None) -> Any:
         """Fit features with signatures from the cluster; bit for bit ``features.fit(X)``.
@@ -153,9 +149,9 @@ class Cluster:
     def transform(self, features: Any, X: Any, side: str | None = None) -> Any:
         """Features of the rows of a dask array, as a lazy dask array with the same blocks.
 
-        Bit for bit ``features.transform`` of the same rows; compressed graph features agree up to rounding. The
-        features are sent once for all blocks and stay on the workers as long as the result is in use. Warnings
-        about points far from the space appear in the logs of the workers.
+        Bit for bit ``features.transform`` of the same rows. The features are sent once for all blocks and stay on
+        the workers as long as the result is in use. Warnings about points far from the space appear in the logs of
+        the workers.
 
         Parameters
         ----------
@@ -258,11 +254,11 @@ class _Held:
     def __reduce__(self) -> tuple[type["_Held"], tuple[Any]]:
         return _Held, (self.graph,)
 
-    def made(self, name: str, recipe: Recipe) -> Any:
-        """``recipe(graph)``, kept until another name is used; concurrent threads may compute it twice."""
+    def worker(self, name: str, plan: Plan) -> Any:
+        """``plan.worker(graph)``, kept until another name is used; concurrent threads may compute it twice."""
         kept = self._made
         if kept[0] != name:
-            kept = self._made = (name, recipe(self.graph))
+            kept = self._made = (name, plan.worker(self.graph))
         return kept[1]
 
 
@@ -270,8 +266,8 @@ def _itself(value: Any) -> Any:
     return value
 
 
-def _rows_of_batch(name: str, recipe: Recipe, n_jobs: int, held: _Held, nodes: IntArray) -> Any:
-    return held.made(name, recipe)(nodes, check_jobs(n_jobs), silent)
+def _rows_of_batch(name: str, plan: Plan, n_jobs: int, held: _Held, nodes: IntArray) -> Any:
+    return held.worker(name, plan)(nodes, check_jobs(n_jobs), silent)
 
 
 def _features_of_block(block: Any, features: Any, side: str | None, empty: Any) -> Any:
@@ -311,9 +307,7 @@ def _travelling(features: Any, side: str | None) -> Any:
 def _no_rows(features: Any, dtype: Any) -> Any:
     """The features of no points, in the form that they have for points of this type."""
     shape, kind = (0, features.n_features_out_), np.float32 if dtype == np.float32 else np.float64
-    is_graph = isinstance(features, GraphRandomFeatures)
-    is_sparse = features.n_components is None if is_graph else features.sparse_output
-    return sparse.csr_array(shape, dtype=kind) if is_sparse else np.zeros(shape, kind)
+    return sparse.csr_array(shape, dtype=kind) if features.sparse_output else np.zeros(shape, kind)
 
 
 def _connected(client: Any) -> Any:

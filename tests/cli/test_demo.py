@@ -19,8 +19,8 @@ def small():
     """A demo of a few seconds: small graphs, almost no training."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "N_NODES", 200)
-        patch.setitem(demo._SMALL_BUDGET, "field_options", {"network": "paper", "epochs": 1})
-        patch.setitem(demo._SMALL_BUDGET, "teacher_options", {"n_walks": 100, "p_halt": 0.01})
+        patch.setitem(demo._SMALL_BUDGET, "field__epochs", 1)
+        patch.setitem(demo._SMALL_BUDGET, "teacher__n_walks", 100)
         yield
 
 
@@ -37,18 +37,11 @@ def test_the_answer_is_short_and_all_files_are_there(run):
     assert len(result.stdout.splitlines()) <= 40
     for name in SURFACES:
         assert name in result.stdout
-    assert sorted(path.name for path in folder.iterdir()) == ["demo.png", "explorer.html", "report.html"]
-    for name in ("demo.png", "report.html", "explorer.html"):
+    assert sorted(path.name for path in folder.iterdir()) == ["demo.png", "explorer.html"]
+    for name in ("demo.png", "explorer.html"):
         assert str(folder / name) in result.stdout.replace("\n", "")
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert "Heat kernel of a torus" in (folder / "explorer.html").read_text()
-    report = (folder / "report.html").read_text()
-    assert 'src="data:image/png;base64,' in report
-    assert "<td>Möbius strip</td>" in report
-    assert 'href="explorer.html"' in report
-    assert 'href="demo.png"' in report
-    assert "<code>python -m reproduction surfaces --size paper</code>" in report
-    assert "`" not in report
 
 
 def test_the_errors_are_those_of_the_library(small):
@@ -61,7 +54,7 @@ def test_the_errors_are_those_of_the_library(small):
     exact = demo.reference(Torus(), t)(new, new)
     default = ManifoldRandomFeatures(HeatKernel(t), normalize=False, random_state=0)
     default.fit(Torus().grid(demo.N_NODES))
-    budget = demo._SMALL_BUDGET | {"n_starts": demo.N_NODES // 4}
+    budget = demo._SMALL_BUDGET | {"field__n_starts": demo.N_NODES // 4}
     paper = ManifoldRandomFeatures.paper(kernel=DiffusionKernel(20.0), graph=None, random_state=0, **budget)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -85,7 +78,7 @@ def found(monkeypatch):
 def test_json_has_the_table_and_the_files(found, tmp_path):
     facts = json.loads(invoke("demo", "--out", tmp_path, "--json").stdout)
     assert facts["surfaces"] == [found.row]
-    assert facts["files"]["report"] == str(tmp_path / "report.html")
+    assert facts["files"]["explorer"] == str(tmp_path / "explorer.html")
     assert invoke("demo", "--out", tmp_path, "--quiet").output == ""
 
 
@@ -97,7 +90,6 @@ def test_missing_extras_are_named(found, monkeypatch, tmp_path):
     assert "pip install 'manifoldrf[viz]'" in text
     assert "pip install 'manifoldrf[torch]'" in text
     assert not (tmp_path / "demo.png").exists()
-    assert "manifoldrf[torch]" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("found")

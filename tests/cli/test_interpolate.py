@@ -8,7 +8,6 @@ import trimesh
 from command_line import invoke, main, words
 
 from manifoldrf import FieldInterpolator, Sphere, TriangleMesh
-from manifoldrf.applications import interpolation
 from manifoldrf.geometry.mesh_files import write_ply
 
 
@@ -69,7 +68,7 @@ def test_directions_have_a_column_for_every_coordinate(mesh_file, tmp_path):
     normals[1::2] = np.nan
     np.save(tmp_path / "normals.npy", normals)
     result = invoke(
-        "interpolate", mesh_file, tmp_path / "normals.npy", "-o", tmp_path / "out", "--normalize", "--column", 2
+        "interpolate", mesh_file, tmp_path / "normals.npy", "-o", tmp_path / "out", "--directions", "--column", 2
     )
     assert result.exit_code == 0, result.output
     lines = (tmp_path / "out.csv").read_text().splitlines()
@@ -88,7 +87,13 @@ def test_columns_keep_their_names(mesh_file, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("0,1.0\n9999,2.0\n", "9999"), ("0,1.0\n0,2.0\n", "0"), ("0.5,1.0\n", "0.5"), ("", "empty")],
+    [
+        ("0,1.0\n9999,2.0\n", "9999"),
+        ("0,1.0\n0,2.0\n", "0"),
+        ("0.5,1.0\n", "0.5"),
+        ("", "empty"),
+        ("0,inf\n", "vertex 0"),
+    ],
 )
 def test_bad_values_are_one_sentence_and_nothing_is_written(
     mesh_file, tmp_path, monkeypatch, capsys, text, message
@@ -112,50 +117,13 @@ def test_both_files_or_none_are_written(mesh_file, known, tmp_path, monkeypatch)
     assert [path.name for path in tmp_path.iterdir()] == ["known.csv"]
 
 
-@pytest.mark.parametrize("options", [["--tau", "abc"], ["--noise-variance", -1], ["--n-jobs", 0]])
-def test_wrong_values_are_wrong_usage_before_any_work(tmp_path, options):
-    result = invoke("interpolate", tmp_path / "none.ply", tmp_path / "none.csv", "-o", tmp_path / "out", *options)
+@pytest.mark.parametrize(
+    "options", [["--tau", "abc"], ["--noise-variance", -1], ["--weights", "x"], ["--n-jobs", 0]]
+)
+def test_wrong_values_are_wrong_usage(mesh_file, known, tmp_path, options):
+    result = invoke("interpolate", mesh_file, known[0], "-o", tmp_path / "out", *options)
     assert result.exit_code == 2
     assert options[0] in result.stderr or "n_jobs" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("method", "option", "value"), [("harmonic", "--tau", 2.0), ("kernel", "--noise-variance", 0.1)]
-)
-def test_options_without_effect_are_wrong_usage(tmp_path, method, option, value):
-    arguments = (tmp_path / "none.ply", tmp_path / "none.csv", "-o", tmp_path / "out")
-    result = invoke("interpolate", *arguments, "--method", method, option, value)
-    assert result.exit_code == 2
-    assert f"`{option}` must be left out with the method {method}. Got {value}." in words(result.stderr)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            ["--noise-variance", 0.1],
-            "`--noise-variance` must be left out with the method auto for more than 20 vertices",
-        ),
-        (["--column", 1], "`--column` must be left out for points of 4 coordinates, which get no picture. Got 1."),
-    ],
-)
-def test_options_without_effect_on_these_points_are_wrong_usage(tmp_path, monkeypatch, options, said):
-    monkeypatch.setattr(interpolation, "GP_NODES", 20)
-    np.save(tmp_path / "points.npy", np.random.default_rng(0).random((30, 4)))
-    np.save(tmp_path / "values.npy", np.ones((30, 2)))
-    arguments = (tmp_path / "points.npy", tmp_path / "values.npy", "-o", tmp_path / "out")
-    result = invoke("interpolate", *arguments, *options)
-    assert result.exit_code == 2
-    assert said in words(result.stderr)
-    assert not list(tmp_path.glob("out*"))
-
-
-def test_weights_do_not_apply_to_a_graph(known, mesh_file, tmp_path):
-    invoke("graph", mesh_file, "-o", tmp_path / "g.safetensors")
-    arguments = ("interpolate", tmp_path / "g.safetensors", known[0], "-o", tmp_path / "out", "--weights", "unit")
-    result = invoke(*arguments)
-    assert result.exit_code == 2
-    assert "`--weights` must be left out for a MESH that is a graph." in words(result.stderr)
 
 
 def test_a_column_that_is_not_there_is_wrong_usage(mesh_file, known, tmp_path):
@@ -172,34 +140,12 @@ def test_a_file_that_is_no_mesh_is_called_as_the_command_calls_it(known, tmp_pat
     before = sorted(tmp_path.iterdir())
     assert main(monkeypatch, "interpolate", tmp_path / name, values, "-o", tmp_path / "out") == 1
     error = capsys.readouterr().err
-    assert error.startswith(f"MESH: `path` must be a readable triangle mesh. Got {name}: ")
+    assert error.startswith(f"SPACE: `path` must be a readable triangle mesh. Got {name}: ")
     assert ("pass points as an array, or in an npy, npz or csv file" in error) == (name == "cloud.ply")
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_it_is_said_along_what_the_field_was_filled_in(mesh_file, known, tmp_path):
-    """Of points alone nobody knows the surface: sheets that nearly touch are joined."""
-    values, field, _ = known
-    np.save(tmp_path / "points.npy", TriangleMesh.load(mesh_file).vertices)
-    options = (values, "-o", tmp_path / "out", "--method", "harmonic")
-    assert f"Graph: edges of the mesh, {len(field)} vertices" in invoke("interpolate", mesh_file, *options).stdout
-    of_points = f"Graph: nearest neighbours in space of {len(field)} points, as there are no faces"
-    assert of_points in invoke("interpolate", tmp_path / "points.npy", *options).stdout
-    invoke("graph", mesh_file, "-o", tmp_path / "g.safetensors")
-    found = invoke("interpolate", tmp_path / "g.safetensors", *options, "--json").stdout
-    assert json.loads(found)["graph"] == f"as given, {len(field)} nodes"
-
-
-def test_points_have_no_cotangents(known, tmp_path):
-    np.save(tmp_path / "points.npy", Sphere().grid(500))
-    result = invoke(
-        "interpolate", tmp_path / "points.npy", known[0], "-o", tmp_path / "out", "--weights", "cotangent"
-    )
-    assert result.exit_code == 2
-    assert "`--weights` must be unit or gaussian for points" in words(result.output)
-
-
-@pytest.mark.parametrize("flags", [[], ["--normalize"]])
+@pytest.mark.parametrize("flags", [[], ["--directions"]])
 def test_it_is_said_where_no_method_beats_the_mean(mesh_file, tmp_path, flags):
     noise = np.random.default_rng(0).normal(size=(500, 3))
     noise[::3] = np.nan

@@ -17,7 +17,7 @@ def values(mesh_file, tmp_path):
     return tmp_path / "values.npy", field
 
 
-@pytest.mark.parametrize("options", [("--fwhm", 0.5), ("--t", 0.02)])
+@pytest.mark.parametrize("options", [("--fwhm", 0.5), ("-t", 0.02)])
 def test_the_field_is_that_of_python(mesh_file, values, tmp_path, options):
     path, field = values
     result = invoke("smooth", mesh_file, path, "-o", tmp_path / "out", *options, "--json")
@@ -53,7 +53,7 @@ def test_a_folder_is_no_output(monkeypatch, mesh_file, values, tmp_path, command
     before = sorted(tmp_path.rglob("*"))
     options = ("--fwhm", 1) if command == "smooth" else ()
     assert main(monkeypatch, command, mesh_file, values[0], "-o", name, *options) in (1, 2)
-    assert "`--output` must be" in capsys.readouterr().err
+    assert "`--out` must be" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -183,7 +183,6 @@ def test_options_of_tables_are_refused_elsewhere(folder, mesh_file, monkeypatch,
             ("transform", model, mesh_file, *target, "--columns", "0,1"),
             "`--columns` must be left out if POINTS is not",
         ),
-        (("kernel", model, "--vertex", 1, *target, "--label", "n"), "`--label` must be left out without A"),
         (
             ("kernel", model, folder / "whole.csv", "--vertex", 1, *target, "--missing", "drop"),
             "`--missing` must be error with --vertex",

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 from PIL import Image
 
-from manifoldrf import DiffusionKernel, HeatKernel, Sphere, thin
+from manifoldrf import Counts, DiffusionKernel, HeatKernel, Sphere, thin
 from manifoldrf.explorer.page import explore
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -30,8 +30,8 @@ TITLE = "</script><b>Sphere</b>"
 
 @pytest.fixture(scope="module")
 def features(fitted):
-    """A field that is not exact on the sphere, so that the difference is something to see."""
-    return fitted(Sphere().sample(1500, seed=0), DiffusionKernel(30.0), n_features=300, field="local")
+    """Signatures that are not exact on the sphere, so that the difference is something to see."""
+    return fitted(Sphere().sample(1500, seed=0), DiffusionKernel(30.0), n_features=300, teacher=Counts(300))
 
 
 @pytest.fixture(scope="module")
@@ -183,8 +183,8 @@ def test_values_are_those_of_python(visit, features):
     shown = {layer: np.array(page.evaluate(f"explorer.fieldOf('{layer}', {x})")) for layer in LAYERS}
     kernel = features.kernel_matrix(features.graph_.positions[[x]], points)[0]
     g = features.transform(points)[:, column] / np.sqrt(features.weights_[column])
-    setting = features.map_.problem
-    root = setting.kernel.root().matrix(features.graph_, np.array(ids), np.array([anchor]))[:, 0]
+    setting = features.map_.kernel
+    root = setting.resolved.root().matrix(features.graph_, np.array(ids), np.array([anchor]))[:, 0]
     exact = root / np.sqrt(setting.measure[anchor])
     for layer, values in zip(LAYERS, (kernel, g, exact, g - exact), strict=True):
         largest = np.abs(exact if layer == "difference" else values).max()

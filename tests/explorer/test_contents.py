@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from manifoldrf import (
     CosineKernel,
+    Counts,
     DiffusionKernel,
     FarQueryWarning,
     FieldInterpolator,
@@ -24,9 +25,8 @@ from manifoldrf import (
     knn_graph,
     load,
 )
-from manifoldrf.explorer.contents import normals_and_radii, oriented, quantised
+from manifoldrf.explorer.contents import coarse_faces, normals_and_radii, oriented, quantised
 from manifoldrf.explorer.page import explore
-from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
 
 
 def decoded_columns(arrays, name, shape, *, signed=False):
@@ -76,8 +76,8 @@ class Contents:
 
 @pytest.fixture(scope="module")
 def sphere(fitted):
-    """Sixty features on 400 points of the sphere, with a field that is not exact."""
-    return fitted(Sphere().sample(400, seed=0), DiffusionKernel(30.0), n_features=60, field="local")
+    """Sixty features on 400 points of the sphere, with signatures that are not exact."""
+    return fitted(Sphere().sample(400, seed=0), DiffusionKernel(30.0), n_features=60, teacher=Counts(300))
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ class TestShapes:
     def test_a_coarse_mesh_stays_closed_in_one_piece(self, torus_mesh):
         mesh = torus_mesh(60, 30)
         kept = np.sort(np.random.default_rng(0).permutation(mesh.n_vertices)[:900])
-        faces = coarse_faces(mesh, nearest_along(mesh, kept))
+        faces = coarse_faces(mesh, kept)
         assert len(np.unique(faces)) > 0.98 * len(kept)
         assert (np.diff(np.sort(faces, axis=1), axis=1) > 0).all()
         coarse = TriangleMesh(mesh.vertices[kept], faces)
@@ -206,18 +206,18 @@ class TestContents:
     def test_exact_signatures_are_rows_of_the_root_of_the_kernel(self, sphere, sphere_page):
         """In the graph clock: the root over the root of the anchor's own measure."""
         _, contents = sphere_page
-        graph, setting = sphere.graph_, sphere.map_.problem
-        root = setting.kernel.root().dense(graph)[np.ix_(contents.ids, contents.anchors)]
+        graph, setting = sphere.graph_, sphere.map_.kernel
+        root = setting.resolved.root().dense(graph)[np.ix_(contents.ids, contents.anchors)]
         exact = root / np.sqrt(setting.measure[contents.anchors])
         found = contents.values - contents.difference
-        assert np.abs(contents.difference).max() > 0.01 * exact.max()  # this field has something to show
+        assert np.abs(contents.difference).max() > 0.01 * exact.max()  # there is something to show
         assert_allclose(found, exact, atol=1e-3 * exact.max())
 
-    def test_exact_signatures_in_the_manifold_clock_are_per_volume(self, torus, tmp_path):
-        contents = Contents(explore(torus, tmp_path / "torus.html").path)
-        graph, setting = torus.graph_, torus.map_.problem
-        volumes = setting.measure * torus.map_.problem.unit
-        root = setting.kernel.root().dense(graph)[np.ix_(contents.ids, contents.anchors)]
+    def test_exact_signatures_in_the_manifold_clock_are_per_volume(self, smooth):
+        contents = Contents(explore(smooth))
+        graph, setting = smooth.graph_, smooth.map_.kernel
+        volumes = setting.measure * setting.unit
+        root = setting.resolved.root().dense(graph)[np.ix_(contents.ids, contents.anchors)]
         exact = root / np.sqrt(volumes[contents.ids])[:, None] / np.sqrt(volumes[contents.anchors])
         assert_allclose(contents.values - contents.difference, exact, atol=1e-3 * exact.max())
 
@@ -236,7 +236,7 @@ class TestContents:
 
     def test_a_mesh_keeps_its_triangles(self, torus, tmp_path):
         contents = Contents(explore(torus, tmp_path / "torus.html").path)
-        mesh = torus.graph_.mesh
+        mesh = torus.graph_.extension.whole_mesh()
         there = {tuple(sorted(face)) for face in contents.ids[contents.faces].tolist()}
         assert there == {tuple(sorted(face)) for face in mesh.faces.tolist()}
         assert_allclose(contents.positions + contents.meta["origin"], mesh.vertices[contents.ids], atol=1e-6)
@@ -315,7 +315,7 @@ class TestSize:
         assert page.left_out == ("150 of 288 vertices are drawn, joined by coarser triangles.",)
         assert page.left_out[0] in contents.text
         assert 150 < len(contents.faces) < 400
-        vertices = torus.graph_.mesh.vertices[contents.ids]
+        vertices = torus.graph_.extension.whole_mesh().vertices[contents.ids]
         assert_allclose(contents.positions + contents.meta["origin"], vertices, atol=1e-6)
 
 
@@ -397,16 +397,10 @@ class TestOwnFields:
         for name, array in sphere_page[1].arrays.items():
             assert_array_equal(page.arrays[name], array)
 
-    def test_fields_at_the_vertices_of_a_mesh_that_the_model_thinned_need_the_mesh(self, fitted, torus_mesh):
-        mesh = torus_mesh(60, 30)
-        model = fitted(mesh, HeatKernel(0.5), n_features=60)
-        field = {"x": mesh.vertices[:, 0]}
-        nodes = model.graph_.n_nodes
-        assert nodes < mesh.n_vertices
-        with pytest.raises(ValueError, match=rf"`fields\['x'\]` must be a vector of shape \({nodes},\)"):
-            explore(model, fields=field)
-        page = Contents(explore(model, fields=field, surface=mesh))
-        assert_array_equal(page.arrays["own0"], field["x"][page.ids])
+    def test_a_model_of_a_mesh_shows_fields_at_its_vertices(self, torus):
+        mesh = torus.graph_.extension.whole_mesh()
+        page = Contents(explore(torus, fields={"x": mesh.vertices[:, 0]}))
+        assert_array_equal(page.arrays["own0"], mesh.vertices[page.ids, 0])
 
     def test_clouds_graphs_and_frames_are_taken(self):
         points = Sphere().sample(150, seed=0)

@@ -33,7 +33,7 @@ def run_program(name: str, load: Callable[[], Any]) -> None:
     written: list[Path] = []
     with _handled_signals():
         try:
-            from manifoldrf.cli.program import run
+            from manifoldrf.cli.console import run
 
             run(load(), name, written)
         except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Output of the commands: results go to stdout as text, tables or JSON; progress and notes go to stderr."""
+"""Output of programs: results go to stdout as text, tables or JSON; progress, notes and errors go to stderr."""
 
 import functools
 import importlib.metadata
@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -13,7 +14,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,9 @@ import rich.measure
 import rich.progress
 import rich.table
 import rich.text
+import typer
 
+from manifoldrf._files import noted_files
 from manifoldrf.cli.options import Output
 
 Report = Callable[[str, int, int], None]
@@ -110,88 +112,25 @@ def note(*texts: str, quiet: bool) -> None:
 
 # ---------------------------------------------------------------------------------------------------- progress
 @contextmanager
-def progress(name: str, *, quiet: bool, stages: bool = False) -> Iterator[Report]:
-    """Give a function that reports progress: it moves a bar, or prints lines if stderr is not a terminal.
-
-    ``stages``: the work has several stages of unknown length, so the time left is that of the current stage.
-    """
-    pace = _Pace("left of this stage" if stages else "left")
+def progress(name: str, *, quiet: bool) -> Iterator[Report]:
+    """Give a function that reports progress: it moves a bar, or prints lines if stderr is not a terminal."""
     console = rich.console.Console(stderr=True)  # keeps piped output clean
     if quiet:
         yield lambda what, done, total: None
-    elif console.is_terminal:
-        with _bar(name, pace, console) as report:
-            yield report
     else:
-        with _lines(name, pace) as report:
+        with _bar(name, console) if console.is_terminal else _lines(name) as report:
             yield report
-
-
-class _Pace:
-    """Estimate the time left from the steps after the first, which may include a compilation.
-
-    A new total, or a smaller number of steps than before, starts a new stage with its own pace. Within a step the
-    time runs down. Once the step takes longer than its predecessors, it counts as if it ended now: the time left
-    does not jump when it ends.
-    """
-
-    def __init__(self, words: str = "left") -> None:
-        self._words = words
-        self._start = time.monotonic()
-        # End of the first step, steps done then, end of the last step, steps done, total. One tuple, because
-        # another thread reads it.
-        self._state: tuple[float, int, float, int, int] | None = None
-
-    def update(self, done: int, total: int) -> None:
-        """Record the number of steps done."""
-        state, now = self._state, time.monotonic()
-        if state is None or total != state[4] or done < state[3]:
-            self._state = (now, done, now, done, total) if done > 0 else None
-        elif done > state[3]:
-            self._state = (*state[:2], now, done, total)
-
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._start
-
-    def left(self) -> str:
-        """The time left at the present pace; empty until the second step is done."""
-        state = self._state
-        if state is None or not state[1] < state[3] < state[4]:
-            return ""
-        start, before, last, done, total = state
-        now, steps = time.monotonic(), done - before
-        pace = max((last - start) / steps, (now - start) / (steps + 1))
-        seconds = pace * (total - done) - min(now - last, pace)
-        return f"about {duration(seconds)} {self._words}"
-
-
-class _Clock(rich.progress.ProgressColumn):
-    """The time since the start, and the time left.
-
-    The columns of rich stop when all steps of a stage are done, and forget steps longer than half a minute.
-    """
-
-    def __init__(self, pace: _Pace) -> None:
-        super().__init__()
-        self._pace = pace
-
-    def render(self, task: rich.progress.Task) -> rich.text.Text:
-        """The text after the bar."""
-        del task
-        elapsed = str(timedelta(seconds=int(self._pace.elapsed())))
-        return rich.text.Text.assemble((elapsed, "progress.elapsed"), " ", self._pace.left())
 
 
 @contextmanager
-def _bar(name: str, pace: _Pace, console: rich.console.Console) -> Iterator[Report]:
+def _bar(name: str, console: rich.console.Console) -> Iterator[Report]:
     """A progress bar that disappears at the end."""
-    shown = (rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn(), _Clock(pace))
+    clocks = rich.progress.TimeElapsedColumn(), rich.progress.TimeRemainingColumn()
+    shown = (rich.progress.TextColumn("{task.description}"), rich.progress.BarColumn(), *clocks)
     with rich.progress.Progress(*shown, console=console, transient=True) as moving:
         task = moving.add_task(f"{name}: starting", total=None)
 
         def report(what: str, done: int, total: int) -> None:
-            pace.update(done, total)
             # Before the first step the bar pulses: an empty bar looks as if nothing happened.
             moving.update(task, description=f"{name}: {what}", completed=done, total=total if done else None)
 
@@ -199,20 +138,18 @@ def _bar(name: str, pace: _Pace, console: rich.console.Console) -> Iterator[Repo
 
 
 @contextmanager
-def _lines(name: str, pace: _Pace) -> Iterator[Report]:
+def _lines(name: str) -> Iterator[Report]:
     """Print a line now and then, from a separate thread because one step may take minutes."""
-    latest = "starting"
+    start, latest = time.monotonic(), "starting"
     finished = threading.Event()
 
     def report(what: str, done: int, total: int) -> None:
         nonlocal latest
-        latest = what
-        pace.update(done, total)
+        latest = f"{what}, {done} of {total}" if done and total > 1 else what
 
     def print_lines() -> None:
         while not finished.wait(_EVERY):
-            parts = [f"{name}: {latest}", f"{duration(pace.elapsed())} so far", pace.left()]
-            sys.stderr.write(", ".join(part for part in parts if part) + "\n")
+            sys.stderr.write(f"{name}: {latest}, {duration(time.monotonic() - start)} so far\n")
             sys.stderr.flush()
 
     thread = threading.Thread(target=print_lines, daemon=True)
@@ -351,3 +288,80 @@ def _commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return done.stdout.strip()
+
+
+# -------------------------------------------------------------------------------------------- errors of a program
+# The base class of all usage errors; its package depends on the version of typer.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+def run(app: typer.Typer, name: str, written: list[Path]) -> None:
+    """Run a program: an error is one sentence and exit code 1, or 2 for wrong usage.
+
+    Files that are complete are added to ``written``, for the message of a program that a signal ends.
+    """
+    open_streams()
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    quiet = bool({"--quiet", "-q"} & set(arguments))
+    # For warnings outside the blocks of the commands: users do not need the place in the code.
+    warnings.showwarning = lambda message, *_: note(str(message), quiet=quiet)
+    try:
+        with noted_files(written):
+            code = _call(app, arguments, name)
+        sys.stdout.flush()  # an error here is still reported; at exit it would be a traceback
+    except _UsageError as error:
+        if debug and error.__cause__ is not None:
+            raise
+        command = name if error.ctx is None else error.ctx.command_path
+        _print_error(f"{error.format_message()} See: {command} --help")
+        raise SystemExit(error.exit_code) from None
+    except Exception as error:
+        # A reader of stdout that is gone is no error.
+        is_gone = isinstance(error, _ReaderGoneError) or (isinstance(error, BrokenPipeError) and is_pipe_closed())
+        if debug and not is_gone:
+            raise
+        if isinstance(error, OSError):
+            close_output()
+        if is_gone:
+            raise SystemExit(0 if written else 1) from None  # files are complete; only the text is lost
+        _print_error(_sentence(error))
+        raise SystemExit(1) from None
+    raise SystemExit(code)
+
+
+class _ReaderGoneError(BrokenPipeError):
+    """The reader of stdout is gone, and stdout is replaced."""
+
+
+def _call(app: typer.Typer, arguments: list[str], name: str) -> int | None:
+    """Run a command and return its exit code."""
+    try:
+        code: int | None = app(args=arguments, prog_name=name, standalone_mode=False)
+    except SystemExit as stopped:
+        if isinstance(stopped.__context__, BrokenPipeError):  # rich, where the reader of stdout is gone
+            raise _ReaderGoneError from None
+        raise
+    if code == 128 + signal.SIGINT:  # typer returns it for Ctrl-C
+        raise KeyboardInterrupt
+    return code
+
+
+# Errors about wrong input; their texts are written for users.
+_EXPECTED = (OSError, ValueError, TypeError, MemoryError, ImportError)
+
+
+def _sentence(error: Exception) -> str:
+    """The text of an error for users."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    if isinstance(error, _EXPECTED):
+        return text
+    return f"Internal error: {type(error).__name__}: {text}. Run again with --debug to see the traceback."
+
+
+def _print_error(text: str) -> None:
+    """Print one red line."""
+    line = " ".join(text.split())
+    rich.console.Console(stderr=True).print(rich.text.Text(line, style="red"), soft_wrap=True)

@@ -44,17 +44,10 @@ def renamed(error: Exception, names: Mapping[str, str]) -> str:
     return str(error).replace(f"`{argument}`", f"`{names[argument]}`", 1) if argument in names else ""
 
 
-def option_names(*groups: Any) -> dict[str, str]:
+def option_names(group: Any) -> dict[str, str]:
     """The parameters that the given options set, and the names of these options."""
-    names = {}
-    for group in groups:
-        for field in dataclasses.fields(group):
-            value, option = getattr(group, field.name), f"--{field.name.replace('_', '-')}"
-            if value != field.default:
-                names[field.name] = option
-            if isinstance(value, list):
-                names |= {text.partition("=")[0]: f"{option} {text.partition('=')[0]}" for text in value}
-    return names
+    given = [part.name for part in dataclasses.fields(group) if getattr(group, part.name) != part.default]
+    return {name: f"--{name.replace('_', '-')}" for name in given}
 
 
 # ---------------------------------------------------------------------------------------------- values of texts
@@ -173,7 +166,7 @@ def _number(kind: Any, name: str, low: int | None, text: Any) -> Any:
 # ------------------------------------------------------------------------------------------- groups of options
 # Each panel groups options in the help of a command.
 _output = functools.partial(typer.Option, rich_help_panel="Output")
-_kernel = functools.partial(typer.Option, rich_help_panel="Kernel")
+_kernel = functools.partial(typer.Option, rich_help_panel="Kernel", show_default=False)
 _features = functools.partial(typer.Option, rich_help_panel="Features")
 _graph = functools.partial(typer.Option, rich_help_panel="Graph")
 _run = functools.partial(typer.Option, rich_help_panel="Run")
@@ -185,9 +178,9 @@ class Output:
     """What a command prints."""
 
     as_json: Annotated[bool, _output("--json", help="Print JSON for machines instead of text.")] = False
-    quiet: Annotated[bool, _output("--quiet", "-q", help="Print errors only, and that a result is useless.")] = (
-        False
-    )
+    quiet: Annotated[
+        bool, _output("--quiet", "-q", help="Print only errors, and notes that a result is useless.")
+    ] = False
     # The program reads --debug itself; it is declared here for the help.
     debug: Annotated[bool, _output("--debug", help="Show the traceback of an error.")] = False
 
@@ -239,76 +232,33 @@ class TableChoice:
         return Table(places, kept if keep else (), self.missing == "drop", self.columns is not None)
 
 
-# Parameter -> the kernel it implies.
-_IMPLIED = {
-    "t": "heat",
-    "tau": "diffusion",
-    "nu": "matern",
-    "lengthscale": "matern",
-    "n": "power",
-    "a": "random-walk",
-}
-_CLOCK = "matern: unit of the length scale, steps of the graph or lengths in space (manifold)."
-KernelName = Literal["heat", "diffusion", "matern", "power", "regularized-laplacian", "random-walk", "cosine"]
+_SET = "Any other parameter, such as graph__n_neighbors=16, teacher__n_walks=1000, field__epochs=20; repeatable."
 
 
 @dataclass(frozen=True)
-class KernelChoice:
-    """A kernel by name, with its parameters."""
+class Parameters:
+    """Parameters of ManifoldRandomFeatures."""
 
     kernel: Annotated[
-        KernelName | None,
-        _kernel(
-            "--kernel",
-            help="The kernel; --t means heat and --tau diffusion. Without any, one is chosen from the points.",
-            show_default=False,
-        ),
+        Literal["heat", "diffusion", "matern"] | None,
+        _kernel(help="The kernel; -t means heat, --tau diffusion. Without any, one is chosen from the points."),
     ] = None
-    t: Annotated[float | None, _kernel("--t", help="heat: time, in units of length squared.")] = None
-    tau: Annotated[float | None, _kernel("--tau", help="diffusion: steps of the walk.")] = None
-    nu: Annotated[float | None, _kernel("--nu", help="matern: smoothness.")] = None
-    lengthscale: Annotated[float | None, _kernel("--lengthscale", help="matern: length scale.")] = None
-    clock: Annotated[Literal["graph", "manifold"] | None, _kernel("--clock", help=_CLOCK)] = None
-    n: Annotated[int | None, _kernel("--n", help="power: number of steps.")] = None
-    scale: Annotated[float | None, _kernel("--scale", help="regularized-laplacian: scale.")] = None
-    power: Annotated[float | None, _kernel("--power", help="regularized-laplacian: power.")] = None
-    a: Annotated[float | None, _kernel("--a", help="random-walk: a in (a I - L)^p, at least 2.")] = None
-    p: Annotated[float | None, _kernel("--p", help="random-walk: p, the number of steps.")] = None
-
-    def build(self) -> Any:
-        """The kernel, or None if no option names one."""
-        import manifoldrf
-
-        fields = [field.name for field in dataclasses.fields(self) if field.name != "kernel"]
-        given = {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
-        implied = next((_IMPLIED[name] for name in given if name in _IMPLIED), None)
-        name = self.kernel or implied
-        if name is None:
-            if given:
-                reject("--kernel", f"given with --{next(iter(given))}", "none")
-            return None
-        kind = getattr(manifoldrf, name.title().replace("-", "") + "Kernel")
-        known = {field.name: field for field in dataclasses.fields(kind)}
-        for option, value in given.items():
-            if option not in known:
-                reject(f"--{option}", f"left out with the kernel {name}", value)
-        for option, field in known.items():
-            if field.default is dataclasses.MISSING and option not in given:
-                reject(f"--{option}", f"given with the kernel {name}", "none")
-        return kind(**given)
-
-
-@dataclass(frozen=True)
-class Features:
-    """Parameters of ManifoldRandomFeatures other than the kernel and the graph."""
-
+    t: Annotated[float | None, _kernel("--t", "-t", help="heat: time, in units of length squared.")] = None
+    tau: Annotated[float | None, _kernel(help="diffusion: steps of the walk.")] = None
+    nu: Annotated[float | None, _kernel(help="matern: smoothness.")] = None
+    lengthscale: Annotated[float | None, _kernel(help="matern: length scale.")] = None
+    clock: Annotated[
+        Literal["graph", "manifold"] | None,
+        _kernel(help="matern: unit of the length scale, steps of the graph or lengths in space (manifold)."),
+    ] = None
     n_features: Annotated[
         int | str,
-        _features(
-            "--n-features",
-            metavar="INTEGER|auto|all",
-            help="Number of features: auto (from the width of the kernel), or all (one per node).",
-        ),
+        _features(metavar="INTEGER|auto|all", help="Number of features; auto: from the width of the kernel."),
+    ] = "auto"
+    normalize: Annotated[bool, _features(help="Scale features to K(x, x) = 1 on average.")] = True
+    teacher: Annotated[
+        Literal["auto", "exact", "walks", "counts"],
+        _features(help="How features are computed at the nodes: exactly, or estimated from random walks."),
     ] = "auto"
     field: Annotated[
         Literal["auto", "step", "interpolated", "network"],
@@ -318,108 +268,72 @@ class Features:
         "farthest"
     )
     quadrature: Annotated[
-        Literal["auto", "nnls", "voronoi", "uniform"], _features(help="Quadrature weights of the anchors.")
+        Literal["auto", "nnls", "voronoi", "uniform"], _features(help="Weights of the anchors.")
     ] = "auto"
-    teacher: Annotated[
-        Literal["auto", "exact", "walks", "counts"],
-        _features(help="How features are computed at the nodes: exactly, or estimated from random walks."),
-    ] = "auto"
-    teacher_options: Annotated[
-        list[str] | None, _features(metavar="NAME=VALUE", help="For example n_walks=10000; repeatable.")
+    paper: Annotated[
+        bool, _features("--paper", help="The paper's recipe (walks, network, all nodes); other options change it.")
+    ] = False
+    changes: Annotated[
+        list[str] | None, _features("--set", metavar="NAME=VALUE", help=_SET, show_default=False)
     ] = None
-    field_options: Annotated[
-        list[str] | None, _features(metavar="NAME=VALUE", help="For example epochs=20; repeatable.")
+    graph: Annotated[
+        Literal["heat", "knn", "mesh"] | None,
+        _graph(
+            help="heat (heat steps), knn (nearest neighbours) or mesh (edges of the mesh).", show_default="chosen"
+        ),
     ] = None
-    normalize: Annotated[
-        bool,
-        _features("--normalize/--absolute", help="Scale features to K(x, x) = 1 on average, or keep the kernel's."),
-    ] = True
-
-    def parameters(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor."""
-        from manifoldrf import Counts, Network, Walks
-
-        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for part in ("teacher", "field"):
-            option = f"--{part}-options"
-            given = read_options(own.pop(f"{part}_options"), option)
-            kinds: dict[str, Any] = {"walks": Walks, "counts": Counts, "network": Network}
-            kind = kinds.get(own[part])
-            if kind is not None:
-                own[part] = kind(**(given or {}))
-            elif given:
-                reject(option, f"left out with --{part} {own[part]}", given)
-        return own
-
-
-def read_options(texts: list[str] | None, option: str) -> dict[str, Any] | None:
-    """A dict from texts NAME=VALUE; values that look like numbers become numbers."""
-    pairs = [split(text, option) for text in texts or []]
-    return {name: parse(value, int | float | bool | None | str, name) for name, value in pairs} or None
-
-
-@dataclass(frozen=True)
-class GraphChoice:
-    """How to build a graph; None means the default of the library."""
-
-    kind: Annotated[
-        Literal["auto", "heat", "knn", "mesh"],
-        _graph(help="heat (heat steps), knn (nearest neighbours), or mesh (edges of the mesh)."),
-    ] = "auto"
-    n_steps: Annotated[int | str, _graph(metavar="INTEGER|auto", help="heat: number of steps.")] = "auto"
-    n_neighbors: Annotated[int | None, _graph(help="knn: number of neighbours, 8 by default.")] = None
-    bandwidth: Annotated[
-        float | str | None,
-        _graph(metavar="FLOAT|median|local", help="knn: width of the edge weights.", show_default=False),
-    ] = None
-    density_correction: Annotated[
-        float | None, _graph(help="knn: exponent of the density correction, from 0 to 1.")
-    ] = None
-    dim: Annotated[int | None, _graph(help="Dimension of the space; estimated by default.")] = None
-    noise: Annotated[
-        float | str | None,
-        _graph(metavar="FLOAT|auto", help="Noise per coordinate, which is removed; 0 removes nothing."),
-    ] = None
-
-
-@dataclass(frozen=True)
-class FittedGraph(GraphChoice):
-    """The graph that features are fitted on."""
-
-    n_nodes: Annotated[
-        int | str, _graph(metavar="INTEGER|auto|all", help="Thin a cloud or a mesh to this number of nodes.")
+    dim: Annotated[int | None, _graph(help="Dimension of the space; found by default.")] = None
+    noise_std: Annotated[
+        float | str,
+        _graph(metavar="FLOAT|auto", help="Noise of each coordinate, which is removed; 0 removes nothing."),
     ] = "auto"
 
-    def build(self) -> Any:
-        """HeatGraph, KnnGraph or MeshGraph; None if all options have their default."""
-        from manifoldrf import HeatGraph, KnnGraph, MeshGraph
+    def estimator(self, run: "Running") -> Any:
+        """The features, not fitted."""
+        import manifoldrf
 
-        if self == FittedGraph():
-            return None
-        given = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
-        changed = {part.name for part in dataclasses.fields(self) if given[part.name] != part.default} - {"kind"}
-        of_knn = {"n_neighbors", "bandwidth", "density_correction"}
-        kind = self.kind if self.kind != "auto" else "knn" if changed & of_knn else "heat"
-        kinds: dict[str, tuple[Any, set[str]]] = {
-            "heat": (HeatGraph, {"n_nodes", "n_steps", "dim", "noise"}),
-            "knn": (KnnGraph, of_knn),
-            "mesh": (MeshGraph, set()),
+        given = {name: getattr(self, name) for name in option_names(self)}
+        params: dict[str, Any] = {
+            name: given[name] for name in ("n_features", "normalize", "anchors", "quadrature") if name in given
         }
-        make, known = kinds[kind]
-        for name in sorted(changed - known):
-            reject(f"--{name.replace('_', '-')}", f"left out with the graph {kind}", given[name])
-        return make(**{"noise_std" if name == "noise" else name: given[name] for name in changed})
+        for name in {"teacher", "field"} & set(given):
+            kind = getattr(manifoldrf, given[name].title(), None)  # Walks, Counts, Network
+            params[name] = given[name] if kind is None else kind()
+        kernel = self._kernel(given)
+        params |= {} if kernel is None else {"kernel": kernel}
+        found = {name: given[name] for name in ("dim", "noise_std") if name in given}
+        if found and self.graph not in (None, "heat"):
+            name, value = next(iter(found.items()))
+            reject(f"--{name.replace('_', '-')}", f"left out with --graph {self.graph}", value)
+        if found or self.graph:
+            params["graph"] = getattr(manifoldrf, f"{(self.graph or 'heat').title()}Graph")(**found)
+        make: Any = manifoldrf.ManifoldRandomFeatures
+        features = (make.paper if self.paper else make)(**params, random_state=run.seed, n_jobs=run.n_jobs)
+        pairs = [split(text, "--set") for text in self.changes or []]
+        return features.set_params(
+            **{name: parse(text, int | float | bool | None | str, name) for name, text in pairs}
+        )
 
+    def _kernel(self, given: dict[str, Any]) -> Any:
+        """The kernel, or None if no option names one."""
+        import manifoldrf
 
-@dataclass(frozen=True)
-class BuiltGraph(GraphChoice):
-    """A graph by itself, with the options of heat_graph, knn_graph and mesh_graph."""
-
-    weights: Annotated[
-        Literal["gaussian", "unit", "cotangent"] | None,
-        _graph(help="mesh: weights of the edges, gaussian by default."),
-    ] = None
-    self_loops: Annotated[bool, _graph("--self-loops", help="knn: connect each point to itself.")] = False
+        own: dict[str, Any] = {
+            name: given[name] for name in ("t", "tau", "nu", "lengthscale", "clock") if name in given
+        }
+        implied = {"t": "heat", "tau": "diffusion"}
+        name: str | None = self.kernel or next((implied.get(option, "matern") for option in own), None)
+        if name is None:
+            return None
+        kind = getattr(manifoldrf, f"{name.title()}Kernel")
+        known = {part.name: part for part in dataclasses.fields(kind)}
+        for option, value in own.items():
+            if option not in known:
+                reject(f"--{option}", f"left out with the kernel {name}", value)
+        for option, part in known.items():
+            if part.default is dataclasses.MISSING and option not in own:
+                reject(f"--{option}", f"given with the kernel {name}", "none")
+        return kind(**own)
 
 
 @dataclass(frozen=True)
@@ -431,6 +345,13 @@ class Threads:
     def check(self) -> None:
         """Check the number of threads before any work."""
         check_jobs(self.n_jobs)
+
+
+@dataclass(frozen=True)
+class Running(Threads):
+    """Threads and a seed."""
+
+    seed: Annotated[int, _run(min=0, help="The same seed gives the same bits.")] = 0
 
 
 @dataclass(frozen=True)
@@ -453,17 +374,7 @@ class Machines:
             return
         from manifoldrf import Cluster
 
-        try:
+        with usage({"client": "--scheduler"}):
             cluster = Cluster(self.scheduler)
-        except ValueError:
-            message = f"`--scheduler` must be an address such as tcp://10.0.0.1:8786. Got {self.scheduler!r}."
-            raise UsageError(message) from None
         with cluster:
             yield cluster
-
-
-@dataclass(frozen=True)
-class Running(Threads):
-    """Threads and a seed."""
-
-    random_state: Annotated[int, _run(min=0, help="Seed. The same seed gives the same bits.")] = 0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
 from manifoldrf._random import generator
@@ -25,8 +25,8 @@ from manifoldrf.features.graph_kernel import signature_table, warn_of_far
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.options import Teaching
 from manifoldrf.geometry.graphs import Graph, as_space
-from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import coarse_faces, nearest_along
+from manifoldrf.geometry.meshes import TriangleMesh, has_repeats, is_doubled
+from manifoldrf.geometry.neighbors import edge_lengths
 from manifoldrf.geometry.sampling import thin
 
 NO_DIFFERENCE = 1e-5  # differences below this share of the largest of their column come from truncated signatures
@@ -238,12 +238,12 @@ def fields_on(space: Any, n_points: int, fields: Any) -> Fields:
 def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, fields: Any = None) -> Fields:
     """Compute the fields of a fitted model at no more than ``n_points`` points.
 
-    ``surface`` : TriangleMesh, array of points of shape (n, d), or None for the nodes of the graph.
+    ``surface`` : TriangleMesh, array of points of shape (n, d), or None for the mesh of the model, or its nodes.
     """
     fitted, jobs = features.map_, check_jobs(features.n_jobs)
     positions = fitted.graph.positions
     points, mesh = _points_of(fitted, surface)
-    what = "node of the model; with `surface`, for each of its vertices or points"
+    what = "node of the model; for other points, give them as `surface`" if mesh is None else "vertex of the mesh"
     given = own_fields(fields, len(points), what if surface is None else "vertex or point of `surface`")
     chosen = thin(points, min(n_points, len(points)))
     own = [dataclasses.replace(field, values=field.values[chosen]) for field in given]
@@ -265,7 +265,8 @@ def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMe
     """The points to draw, and the mesh to which they belong, if any."""
     graph = fitted.graph
     if surface is None:
-        return graph.positions, graph.mesh
+        mesh = None if graph.extension is None else graph.extension.whole_mesh()
+        return (graph.positions, None) if mesh is None else (mesh.vertices, mesh)
     surface = as_space(surface, "surface")
     mesh = surface if isinstance(surface, TriangleMesh) else None
     points = surface if mesh is None else mesh.vertices
@@ -415,11 +416,24 @@ def _faces(fields: Fields, order: IntArray) -> IntArray:
         return np.zeros((0, 3), dtype=np.int64)
     kept = fields.ids[: len(order)][order]
     if len(kept) < fields.mesh.n_vertices:
-        return oriented(coarse_faces(fields.mesh, nearest_along(fields.mesh, kept)))
+        return oriented(coarse_faces(fields.mesh, kept))
     place = np.zeros(len(kept), dtype=np.int64)
     place[kept] = np.arange(len(kept))
     faces = oriented(place[fields.mesh.faces])
     return np.asarray(faces[np.argsort(faces.min(axis=1), kind="stable")])  # compresses to half the size
+
+
+def coarse_faces(mesh: TriangleMesh, kept: IntArray) -> IntArray:
+    """Triangles between some vertices, numbered as given: each vertex moves to the nearest along the edges."""
+    options = {"min_only": True, "return_predecessors": True}
+    found = csgraph.dijkstra(edge_lengths(mesh), indices=kept, **options)[2]
+    place = np.zeros(mesh.n_vertices, dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    nearest, apart = place[np.maximum(found, 0)], found < 0  # no path leads to a kept vertex
+    nearest[apart] = cKDTree(mesh.vertices[kept]).query(mesh.vertices[apart])[1]
+    faces = nearest[mesh.faces]
+    faces = faces[~has_repeats(faces)]
+    return np.asarray(faces[~is_doubled(faces)])
 
 
 def oriented(faces: IntArray) -> IntArray:
@@ -445,7 +459,7 @@ def oriented(faces: IntArray) -> IntArray:
     ends = np.where(agree, other, other + count), np.where(agree, other + count, other)
     pairs = np.concatenate([one, one + count]), np.concatenate(ends)
     graph = sparse.coo_array((np.ones(len(pairs[0])), pairs), shape=(2 * count, 2 * count))
-    labels = connected_components(graph, directed=False)[1]
+    labels = csgraph.connected_components(graph, directed=False)[1]
     turned = labels[:count] > labels[count:]  # labels count from the first face, whose own copy comes first
     return np.where(turned[:, None], faces[:, [1, 0, 2]], faces)
 
@@ -454,8 +468,8 @@ def _nearest(fields: Fields, order: IntArray, m: int) -> IntArray:
     """The nearest of the first ``m`` anchors for each point of the page."""
     if m == 0:  # no model
         return np.zeros(len(order), dtype=np.int64)
-    if fields.mesh is not None and fields.difference is not None:  # the vertices are the nodes
-        return nearest_along(fields.mesh, fields.anchors[:m])[fields.ids[: len(order)][order]]
+    if fields.mesh is not None:  # along the surface: the one with the largest signature
+        return np.asarray(fields.values[: len(order)].tocsr()[order][:, :m].argmax(axis=1)).ravel()
     return np.asarray(cKDTree(fields.places[:m]).query(fields.points[: len(order)][order])[1])
 
 

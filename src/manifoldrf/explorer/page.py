@@ -125,13 +125,13 @@ def explore(
     path : str or path, optional
         The file to write. Without it the page is only in the result, which a notebook shows.
     fields : dict of str to array-like of shape (n,), optional
-        Your own fields by name, or a data frame with one in each column: one number for each node of the model,
-        each vertex or point of ``surface`` if it is given, or of the mesh or points. NaN is no value and drawn in
-        grey. They are layers of the page with a colour range each, and are not rounded.
+        Your own fields by name, or a data frame with one in each column: one number for each node of the model or
+        vertex of its mesh, each vertex or point of ``surface`` if it is given, or of the mesh or points. NaN is no
+        value and drawn in grey. They are layers of the page with a colour range each, and are not rounded.
     surface : TriangleMesh, mesh of another library, or array-like of shape (n, d), optional
-        Where to draw the fields; by default at the nodes of the graph, with the triangles of its mesh. Exact
-        signatures are only available at the nodes. A model that keeps some vertices of a large mesh needs the mesh
-        here if ``fields`` are given at its vertices.
+        Where to draw the fields; by default on the mesh that the model was fitted to, or at its nodes. Exact
+        signatures are only available at the nodes. The nodes of a heat graph are not the points of the fit: give
+        these here to show ``fields`` at them.
     title : str, default="manifoldrf"
         Heading of the page.
     n_points : int or "auto", default="auto"

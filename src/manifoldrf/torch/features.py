@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._runtime import require, warn_user
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
-from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.errors import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.scales import FAR, OCTAVE, PreparedPoints, Scales
+from manifoldrf.features.times import FAR, PreparedPoints, TimeRange
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
@@ -35,9 +35,9 @@ Function = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 
 def check_tensor(tensor: Any, name: str, n_dimensions: int, types: Sequence[torch.dtype] = FLOATS) -> None:
     """Refuse all but tensors of these types with at least ``n_dimensions`` dimensions."""
-    if not isinstance(tensor, Tensor) or tensor.dtype not in types:
-        given = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        reject(name, f"a tensor of {', '.join(map(str, types))}", given, TypeError)
+    if not isinstance(tensor, Tensor) or tensor.dtype not in types or tensor.layout != torch.strided:
+        given = f"{tensor.dtype}, {tensor.layout}" if isinstance(tensor, Tensor) else type(tensor).__name__
+        reject(name, f"a dense tensor of {', '.join(map(str, types))}", given, TypeError)
     if tensor.ndim < n_dimensions:
         reject(name, f"a tensor of at least {n_dimensions} dimension(s)", f"shape {tuple(tensor.shape)}")
 
@@ -131,7 +131,7 @@ def dense_features(features: Any, points: Tensor) -> Tensor:
 
     # A network computes in single precision, and has kinks where a shortest path changes.
     share = STEP if features.training_ is None else float(np.finfo(np.float32).eps ** 0.5)
-    width = features.map_.problem.width
+    width = features.map_.kernel.width
     found: Tensor = Differentiated.apply(points, points.new_zeros(0), rows, width, share)  # type: ignore[no-untyped-call]
     return found
 
@@ -147,7 +147,7 @@ def features_at(features: Any, positions: Tensor, like: Tensor) -> Tensor:
 class DifferentiableFeatures(nn.Module):
     """Features with gradients by the parameters of the kernel and by the positions.
 
-    ``module(points)`` are features phi with phi(x) . phi(y) = variance K(x, y). For a fit with ``scales`` the
+    ``module(points)`` are features phi with phi(x) . phi(y) = variance K(x, y). For a fit with ``times`` the
     parameters are the time ``t`` of a heat kernel, which stays in the range of the fit, or ``nu`` and
     ``lengthscale`` of a Matern kernel; otherwise the kernel is fixed and ``variance`` is the only parameter.
 
@@ -176,7 +176,7 @@ class DifferentiableFeatures(nn.Module):
     >>> import torch
     >>> from manifoldrf import ManifoldRandomFeatures, Sphere
     >>> from manifoldrf.torch import DifferentiableFeatures
-    >>> features = ManifoldRandomFeatures(scales=(0.1, 0.8), random_state=0).fit(Sphere())
+    >>> features = ManifoldRandomFeatures(times=(0.1, 0.8), random_state=0).fit(Sphere())
     >>> module = DifferentiableFeatures(features, 0.2)
     >>> points = torch.as_tensor(Sphere().sample(5, seed=1))
     >>> module.kernel(points).sum().backward()
@@ -189,7 +189,7 @@ class DifferentiableFeatures(nn.Module):
     def __init__(self, features: ManifoldRandomFeatures, kernel: Any = None, *, variance: float = 1.0) -> None:
         super().__init__()
         self.features = check_fitted(features)
-        self.family: Scales | None = getattr(features, "scales_", None)
+        self.family: TimeRange | None = getattr(features, "times_", None)
         self.log_variance = nn.Parameter(torch.tensor(math.log(check_real(variance, "variance", POSITIVE))))
         self.is_matern = False
         self._warned = False
@@ -197,7 +197,7 @@ class DifferentiableFeatures(nn.Module):
         self.kept: dict[str, Any] = {}
         if self.family is None:
             if kernel is not None:
-                reject("kernel", "None unless the features were fitted with `scales`", repr(kernel))
+                reject("kernel", "None unless the features were fitted with `times`", repr(kernel))
             return
         start = features.kernel_ if kernel is None else kernel
         if isinstance(start, MaternKernel):
@@ -243,7 +243,7 @@ class DifferentiableFeatures(nn.Module):
     def _parameters_of(self, name: str) -> Tensor:
         """Logarithms of the time, or of smoothness and length scale."""
         if self.family is None:
-            raise ValueError("These features have one fixed kernel: fit them with `scales` to change it.")
+            raise ValueError("These features have one fixed kernel: fit them with `times` to change it.")
         if self.is_matern != (name != "t"):
             own = "`nu` and `lengthscale`" if self.is_matern else "`t`"
             raise ValueError(f"The kernel of this module has no `{name}`, but {own}.")
@@ -306,7 +306,7 @@ class DifferentiableFeatures(nn.Module):
         scale = (0.5 * wide(self.log_variance)).exp()
         return (scale * rows).reshape(*points.shape[:-1], rows.shape[-1]), numbers
 
-    def _rows_of_times(self, flat: Tensor, family: Scales) -> tuple[Tensor, list[int]]:
+    def _rows_of_times(self, flat: Tensor, family: TimeRange) -> tuple[Tensor, list[int]]:
         parameters = self._parameters_of("nu" if self.is_matern else "t")
         normalize, jobs = bool(self.features.normalize), check_jobs(self.features.n_jobs)
         if self.is_matern:
@@ -336,7 +336,7 @@ class DifferentiableFeatures(nn.Module):
         found: Tensor = Differentiated.apply(flat, parameters, rows, length, STEP)  # type: ignore[no-untyped-call]
         return found, numbers
 
-    def _warn_of_range(self, family: Scales) -> None:
+    def _warn_of_range(self, family: TimeRange) -> None:
         """Warn once if training has led to a kernel that the range does not hold."""
         try:
             family.shares(self.as_kernel())  # type: ignore[arg-type]
@@ -360,16 +360,16 @@ def _matern_rows(prepared: PreparedPoints, logs: FloatArray) -> tuple[FloatArray
 
 
 def _log_shares(prepared: PreparedPoints, logs: FloatArray) -> FloatArray:
-    """Logarithms of the factors of the octaves, whose sum is the Matern kernel, as in :meth:`Scales.shares`.
+    """Logarithms of the factors of the octaves, whose sum is the Matern kernel, as in :meth:`TimeRange.shares`.
 
     Logarithms, because the root of a factor that underflows has no derivative.
     """
-    levels = prepared.scales.levels
+    levels = prepared.family.levels
     nu, lengthscale = np.exp(logs)
     octaves = np.arange(-FAR, len(levels) + FAR)
-    log_times = math.log(levels[0].shortest) + math.log(OCTAVE) * octaves
-    power = nu + levels[0].problem.dim / 2
-    terms = math.log(math.log(OCTAVE)) + power * log_times - gammaln(power)
+    log_times = math.log(levels[0].shortest) + math.log(2) * octaves
+    power = nu + levels[0].kernel.dim / 2
+    terms = math.log(math.log(2)) + power * log_times - gammaln(power)
     terms -= 2 * nu / lengthscale**2 * np.exp(log_times)
     places = np.clip(octaves, 0, len(levels) - 1)
     found = np.array([logsumexp(terms[places == number]) for number in range(len(levels))])
