@@ -38,7 +38,7 @@ from manifoldrf.applications.interpolation import (
     solve_with_fixed,
     weighted_means,
 )
-from manifoldrf.fields.anchors import Sweep, edges_of, farthest_anchors, nearest_along_edges, select_along_edges
+from manifoldrf.geometry.paths import farthest_nodes
 from reproduction.baselines import ORF, PORF, PRF, RFF, eigenpairs, gaussian_kernel, inverse_root
 from reproduction.record import Progress, Record, environment_of, finished_part, settings_without
 from reproduction.smoothers import Recipe, learn_field
@@ -87,11 +87,13 @@ def with_cells(nodes: IntArray, owners: Owners) -> Anchors:
 
 def along_edges(graph: Graph) -> tuple[Owners, Within]:
     """Distances along the edges; those within a cell do not leave it."""
-    edges, lengths = edges_of(graph), graph.lengths
+    lengths = graph.lengths
 
     def owners(anchors: IntArray) -> IntArray:
-        found: IntArray = nearest_along_edges(edges, anchors)[0]
-        return found
+        found = csgraph.dijkstra(lengths, indices=anchors, min_only=True, return_predecessors=True)[2]
+        places = np.zeros(graph.n_nodes, dtype=np.int64)
+        places[anchors] = np.arange(len(anchors))
+        return places[found]
 
     def within(cell: IntArray) -> FloatArray:
         return np.asarray(csgraph.dijkstra(lengths[cell][:, cell], directed=False))
@@ -110,11 +112,13 @@ def in_space(points: FloatArray) -> tuple[Owners, Within]:
 
 def farthest_along_edges(graph: Graph, m: int) -> IntArray:
     """Farthest points along the edges of a graph in one piece, from the first farthest point in space."""
-    n = graph.n_nodes
-    # All of them are exact, so there is no sweep.
-    plan = Sweep(m, m, np.arange(n), 1.0)
-    chosen: IntArray = select_along_edges(edges_of(graph), np.full(n, np.inf), farthest_anchors(graph, 1), plan)
-    return chosen
+    chosen = [int(farthest_nodes(graph, 1)[0])]
+    nearest = np.full(graph.n_nodes, np.inf)
+    while len(chosen) < m:
+        limit = float(nearest.max())
+        np.minimum(nearest, csgraph.dijkstra(graph.lengths, indices=chosen[-1], limit=limit), out=nearest)
+        chosen.append(int(np.argmax(nearest)))
+    return np.array(chosen)
 
 
 # ---------------------------------------------------------------------------------------------------------- methods
@@ -176,7 +180,7 @@ class Task:
     @cached_property
     def medoids_in_space(self) -> Anchors:
         """The same for distances in space."""
-        return medoid_anchors(farthest_anchors(self.graph, self.n_features), *in_space(self.points))
+        return medoid_anchors(farthest_nodes(self.graph, self.n_features), *in_space(self.points))
 
     @cached_property
     def uniform(self) -> IntArray:
@@ -305,7 +309,7 @@ def _alike(nodes: IntArray) -> Anchors:
 
 def mrf_farthest(task: Task) -> Candidates:
     """Farthest points in space, the library's default for clouds, weighted by their cells in space."""
-    return _positive(task, with_cells(farthest_anchors(task.graph, task.n_features), in_space(task.points)[0]))
+    return _positive(task, with_cells(farthest_nodes(task.graph, task.n_features), in_space(task.points)[0]))
 
 
 def mrf_uniform(task: Task) -> Candidates:
@@ -384,7 +388,7 @@ def linear_rbf_cells(task: Task) -> Candidates:
 
 def linear_rbf_farthest(task: Task) -> Candidates:
     """Farthest points in space with the sizes of their cells."""
-    start = farthest_anchors(task.graph, task.n_features)
+    start = farthest_nodes(task.graph, task.n_features)
     return _linear_rbf(task, with_cells(start, in_space(task.points)[0]))
 
 

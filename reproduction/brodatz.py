@@ -25,7 +25,7 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 from sklearn.decomposition import KernelPCA
 
-from manifoldrf import DiffusionKernel, FarQueryWarning, Graph, GraphOptions, ManifoldRandomFeatures, knn_graph
+from manifoldrf import DiffusionKernel, FarQueryWarning, Graph, KnnGraph, ManifoldRandomFeatures, Network, knn_graph
 from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, reject
@@ -247,11 +247,6 @@ class Stage:
 
 
 # ------------------------------------------------------------------------------------------------- features of ours
-def graph_options(n_neighbors: int) -> GraphOptions:
-    """Neighbours, with the bandwidth of each place."""
-    return GraphOptions(kind="knn", n_nodes="all", n_neighbors=n_neighbors, bandwidth="local")
-
-
 def own_settings(stage: Stage) -> Iterator[Setting]:
     """Powers of the walk on one graph, between windows that are joined to their nearest nodes.
 
@@ -307,10 +302,9 @@ def learned_settings(stage: Stage, recipe: Recipe) -> Iterator[Setting]:
         kernel=DiffusionKernel(recipe.tau),
         n_features=recipe.n_features,
         anchors="iid",
-        teacher_options={"n_walks": recipe.n_walks, "p_halt": 0.01},
-        field_options={"epochs": recipe.epochs, "batch": 32_768, "patience": None},
-        graph=graph_options(recipe.n_neighbors),
-        n_starts=min(recipe.n_starts, len(stage.views.unlabelled)),
+        teacher__n_walks=recipe.n_walks,
+        field=Network(epochs=recipe.epochs, batch=32_768, patience=None, n_starts=recipe.n_starts),
+        graph=KnnGraph(n_neighbors=recipe.n_neighbors, bandwidth="local"),
         random_state=stage.views.seed,
     ).fit(stage.views.unlabelled)
     yield f"{recipe.epochs} epochs", stage.values(features.transform)

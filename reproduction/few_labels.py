@@ -26,7 +26,7 @@ from scipy.spatial.distance import cdist
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.neighbors import NearestNeighbors
 
-from manifoldrf import DiffusionKernel, FarQueryWarning, GraphOptions, ManifoldRandomFeatures, estimate_dimension
+from manifoldrf import DiffusionKernel, FarQueryWarning, KnnGraph, ManifoldRandomFeatures, estimate_dimension
 from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread, without_warnings
 from manifoldrf._validation import FloatArray, IntArray, reject
@@ -189,11 +189,8 @@ class Draw:
 OWN, OWN_VOTE = "MRF + ridge", "MRF + vote"
 
 # Graphs and steps of the walk; the first of each are from the paper.
-_GRAPHS: Mapping[str, GraphOptions] = MappingProxyType(
-    {
-        "8 neighbours": GraphOptions(kind="knn", n_neighbors=8),
-        "8 neighbours, local width": GraphOptions(kind="knn", n_neighbors=8, bandwidth="local"),
-    }
+_GRAPHS: Mapping[str, KnnGraph] = MappingProxyType(
+    {"8 neighbours": KnnGraph(), "8 neighbours, local width": KnnGraph(bandwidth="local")}
 )
 _TAUS = (20.0, 60.0, 200.0)
 _PENALTIES = (1e-2, 1.0)  # of a ridge, where rows have a mean squared length of one

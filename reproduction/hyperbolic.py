@@ -19,11 +19,12 @@ import numpy as np
 from manifoldrf import (
     FeatureWarning,
     Graph,
-    GraphOptions,
     GraphWarning,
+    HeatGraph,
     HeatKernel,
     HyperbolicSpace,
     ManifoldRandomFeatures,
+    Network,
     knn_graph,
     relative_error,
 )
@@ -79,10 +80,8 @@ class Recipe:
         if self.graph == "knn":
             graph = neighbor_graph(ball, nodes, known=known)
             return fitted(HeatKernel(local_time(graph, ball, t, inner)), graph, nodes.points)
-        weights = nodes.weights if known else "auto"
-        return fitted(
-            HeatKernel(t), GraphOptions(kind="heat", n_steps=STEPS, weights=weights, metric=ball), nodes.points
-        )
+        volumes = nodes.weights if known else None
+        return fitted(HeatKernel(t), HeatGraph(n_steps=STEPS, volumes=volumes, metric=ball), nodes.points)
 
 
 RECIPES = tuple(
@@ -112,16 +111,15 @@ class PaperRecipe:
         recipe = ManifoldRandomFeatures.paper(
             kernel=HeatKernel(local_time(graph, ball, t, inner)),
             graph=graph,
-            teacher_options={"n_walks": self.n_walks, "p_halt": 0.01},
-            field_options={"epochs": self.epochs, "batch": 32_768, "patience": None},
-            n_starts=self.n_starts,
+            teacher__n_walks=self.n_walks,
+            field=Network(epochs=self.epochs, batch=32_768, patience=None, n_starts=self.n_starts),
             random_state=0,
         )
         with _quiet():
             return recipe.fit(nodes.points)
 
 
-def fitted(kernel: HeatKernel, graph: Graph | GraphOptions, points: FloatArray) -> ManifoldRandomFeatures:
+def fitted(kernel: HeatKernel, graph: Graph | HeatGraph, points: FloatArray) -> ManifoldRandomFeatures:
     """Features with all nodes as anchors."""
     features = ManifoldRandomFeatures(kernel, normalize=False, n_features="all", graph=graph, random_state=0)
     with _quiet():
@@ -368,7 +366,7 @@ class _Bench:
     def _heat(
         self, ball: HyperbolicSpace, nodes: GradedPoints, steps: int, t: float | None = None
     ) -> ManifoldRandomFeatures:
-        options = GraphOptions(kind="heat", n_steps=steps, weights=nodes.weights, metric=ball)
+        options = HeatGraph(n_steps=steps, volumes=nodes.weights, metric=ball)
         return fitted(HeatKernel(self.config.t if t is None else t), options, nodes.points)
 
     def _cause(self, cause: str, nodes: GradedPoints, features: ManifoldRandomFeatures) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from manifoldrf import TriangleMesh, mesh_graph
 from manifoldrf._files import as_path
 from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
-from manifoldrf.fields.anchors import edges_of, farthest_anchors, nearest_along_edges
 from manifoldrf.geometry.mesh_files import MESH_FORMATS
+from manifoldrf.geometry.paths import farthest_nodes, nearest_sources
 from reproduction.files import files_in
 
 # The meshes of the paper, in its order.
@@ -179,8 +179,8 @@ def coarsened(mesh: TriangleMesh, n_vertices: int) -> TriangleMesh:
     if n_vertices >= mesh.n_vertices:
         return mesh
     graph = mesh_graph(mesh, weights="unit")
-    kept = np.sort(farthest_anchors(graph, check_integer(n_vertices, "n_vertices", 4)))
-    owners = nearest_along_edges(edges_of(graph), kept)[0]
+    kept = np.sort(farthest_nodes(graph, check_integer(n_vertices, "n_vertices", 4)))
+    owners = nearest_sources(graph, kept)
     faces = owners[mesh.faces]  # (m, 3) positions among the kept ones
     corners = np.sort(faces, axis=1)
     proper = (corners[:, 0] >= 0) & (corners[:, 0] < corners[:, 1]) & (corners[:, 1] < corners[:, 2])

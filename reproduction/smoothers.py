@@ -25,17 +25,16 @@ from manifoldrf.applications.interpolation import (
     weighted_means,
     without_small,
 )
-from manifoldrf.applications.interpolation import InterpolationWarning
-from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.fields.anchors import farthest_anchors, iid_anchors, voronoi_weights
+from manifoldrf.features.anchors import voronoi_weights
+from manifoldrf.features.errors import FeatureWarning
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.graphs import Graph, GraphWarning
 from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.geometry.paths import farthest_nodes
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.series import SeriesKernel
 from manifoldrf.paper.network import Network, NetworkField, TrainingInfo, fit_network
-
-from manifoldrf.signatures.teachers import Exact, compute_signatures
+from manifoldrf.signatures.teachers import Exact, Walks, compute_signatures
 from reproduction.baselines import ORF, PORF, PRF, RFF
 
 # -------------------------------------------------------------------------------------------------- growth of times
@@ -345,10 +344,10 @@ def anchored_features(graph: Graph, tau: float, n_features: int, anchors: str, s
     """
     check_option(anchors, "anchors", ("iid", "farthest"))
     if anchors == "iid":
-        nodes = iid_anchors(graph.n_nodes, n_features, None, generator(seed, "uniform anchors"))
+        nodes = generator(seed, "uniform anchors").integers(0, graph.n_nodes, n_features)
         weights = np.full(n_features, 1 / n_features)
     else:
-        nodes = farthest_anchors(graph, min(n_features, graph.n_nodes))
+        nodes = farthest_nodes(graph, min(n_features, graph.n_nodes))
         weights = voronoi_weights(graph, np.ones(graph.n_nodes), nodes)
     rows = compute_signatures(
         graph, _powers(tau / 2), nodes, teacher=Exact(_TIGHTEST, "dense"), asymmetric=True, n_jobs=-1
@@ -451,9 +450,8 @@ def learn_field(
     graph = knn_graph(points, n_neighbors=min(recipe.n_neighbors, len(points) - 1))
     starts = _some(streams, "starts", n_vertices, recipe.n_starts)
     candidates = _some(streams, "candidates", len(points), recipe.n_candidates)
-    walks: dict[str, Any] = {"n_walks": recipe.n_walks, "p_halt": recipe.p_halt, "seed": seed, "n_jobs": -1}
-    kernel = DiffusionKernel(recipe.tau)
-    rows = compute_signatures(graph, kernel, starts, teacher="walks", progress=progress, **walks).rows
+    walks, kernel = Walks(recipe.n_walks, recipe.p_halt), DiffusionKernel(recipe.tau)
+    rows = compute_signatures(graph, kernel, starts, teacher=walks, seed=seed, progress=progress).rows
     data = graph, starts, candidates, sparse.csr_array(rows)[:, candidates]
     options = Network(epochs=recipe.epochs, batch=recipe.batch, patience=None, device="cpu")
     clock: list[float] = []

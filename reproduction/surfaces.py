@@ -36,17 +36,17 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.features.feature_map import FeatureMap, product
-from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.errors import FeatureWarning
+from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import GraphOptions
+from manifoldrf.features.options import HeatGraph
+from manifoldrf.features.rules import product
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.metrics import errors_of, relative_error
 from manifoldrf.paper.network import Network
-from manifoldrf.signatures.engines import Progress, silent
-from manifoldrf.signatures.teachers import compute_signatures
+from manifoldrf.signatures.teachers import Walks, compute_signatures
 from reproduction.record import Record, environment_of, finished_part, settings_without
 from reproduction.surface_graphs import (
     BANDWIDTHS,
@@ -240,6 +240,18 @@ class _Key:
         return settings_without(config, "strip_neighbors", "strip_seeds") | dataclasses.asdict(self)
 
 
+def recipe_of(config: Config, n_neighbors: int) -> ManifoldRandomFeatures:
+    """The paper's recipe with these settings; with the paper's, nothing changes but the neighbours."""
+    return ManifoldRandomFeatures.paper(
+        kernel=DiffusionKernel(config.tau),
+        graph__n_neighbors=n_neighbors,
+        graph__bandwidth=config.bandwidth,
+        teacher__n_walks=config.n_walks,
+        teacher__p_halt=config.p_halt,
+        **{f"field__{name}": getattr(config, name) for name in ("batch", "epochs", "n_starts", "patience")},
+    )
+
+
 def _part_keys(config: Config) -> list[_Key]:
     """All parts, in the order of their work."""
     first, *others = config.strip_neighbors
@@ -342,30 +354,25 @@ class _Surface:
         """The library's default: for the paper's kernel, and for the heat kernel of the surface."""
         config = self.config
         self.steps.first(f"{self.name}: default fields")
-        n_starts = config.n_nodes - config.n_queries
-        same = ManifoldRandomFeatures(
-            self.kernel, normalize=False, n_features="all", n_starts=n_starts, random_state=config.seed
-        )
+        same = ManifoldRandomFeatures(self.kernel, "all", normalize=False, random_state=config.seed)
         self.default, default = self._fitted(same, self.graph, "default, same kernel")
-        options = GraphOptions(weights=self.manifold.grid_weights(config.n_nodes))
         self.models = [default]
         for n_features in (config.n_features, "all"):
             heat = ManifoldRandomFeatures(
                 HeatKernel(config.t),
                 normalize=False,
                 n_features=n_features,
-                graph=options,
+                graph=HeatGraph(n_nodes=config.n_nodes),
                 random_state=config.seed,
             )
             size = "all nodes" if n_features == "all" else f"{n_features} features"
-            model = self._fitted(heat, self.points, f"default, heat kernel, {size}")[1]
+            model = self._fitted(heat, self.manifold, f"default, heat kernel, {size}")[1]
             model.is_heat = True
             self.models.append(model)
 
     def fit_network(self) -> None:
         """The paper's recipe, evaluated at all nodes."""
         config = self.config
-        training = {name: getattr(config, name) for name in ("batch", "epochs", "patience")}
         tell, told = self.steps.training(self.name), []
 
         def watch(what: str, done: int, total: int) -> None:
@@ -373,16 +380,10 @@ class _Surface:
             if what == "training epochs":
                 told.append(time.perf_counter())
 
-        paper = ManifoldRandomFeatures.paper(
-            kernel=self.kernel,
-            teacher_options={"n_walks": config.n_walks, "p_halt": config.p_halt},
-            field_options={"checkpoint": self.checkpoint} | training,
-            graph=None,  # the graph itself is fitted
-            n_starts=config.n_starts,
-            random_state=self.key.seed,
-            verbose=watch,
+        paper = recipe_of(config, self.key.neighbors).set_params(
+            field__checkpoint=self.checkpoint, random_state=self.key.seed, verbose=watch
         )
-        self.network, model = self._fitted(paper, self.graph, RECIPE)
+        self.network, model = self._fitted(paper, self.points, RECIPE)
         model.fit_s += self.network.training_.seconds - (told[-1] - told[0])  # of earlier sittings
         model.row["fit_s"] = model.fit_s
         self.models = [model, *self.models]
@@ -398,8 +399,9 @@ class _Surface:
         )
         anchors, placing = self._fitted(few, self.graph, "")  # our anchors and their weights
         read = FeatureMap(
-            anchors.map_.problem,
-            self.network.map_.field.at_anchors(anchors.anchors_),
+            anchors.map_.kernel,
+            anchors.map_.rule,
+            self.network.map_.table.at_anchors(anchors.anchors_),
             anchors.anchors_,
             anchors.map_.weights,
         )
@@ -413,12 +415,18 @@ class _Surface:
         """Fit, and time the fit and the kernel."""
         start = time.perf_counter()
         with without_warnings(FeatureWarning):  # the table shows poor features
-            features.fit(space)
+            features._fit(space, self._watched)
         model = _Model(method, features.kernel_matrix, time.perf_counter() - start)
         model.row["features"] = features.n_features_out_
         if method:
             self._time(model)
         return features, model
+
+    def _watched(self, graph: Graph, kernel: Any, nodes: Any, **options: Any) -> Any:
+        """Signatures, noting where the walks of the recipe start."""
+        if isinstance(options.get("teacher"), Walks):
+            self.starts = np.asarray(nodes)
+        return compute_signatures(graph, kernel, nodes, **options)
 
     def _time(self, model: _Model) -> None:
         """Median time of the kernel between new points."""
@@ -434,9 +442,8 @@ class _Surface:
     # ---------------------------------------------------------------------------------------------- measures
     @property
     def nodes(self) -> IntArray:
-        """Nodes that no field was fitted to; some of them were used to choose the field of the default."""
-        used = np.union1d(self.default.starts_, self.network.starts_)
-        return np.setdiff1d(np.arange(self.graph.n_nodes), used)
+        """Nodes that the network was not trained at. The default knows all nodes."""
+        return np.setdiff1d(np.arange(self.graph.n_nodes), self.starts)
 
     @cached_property
     def exact(self) -> FloatArray:
@@ -487,10 +494,9 @@ class _Surface:
         """Rows of the tables about the paper's recipe: errors, training, fingerprint of the graph."""
         self.steps.comparing(f"{self.name}: comparing kernels")
         info = self.network.training_
-        held_out = np.setdiff1d(np.arange(self.graph.n_nodes), self.network.starts_)
         row: dict[str, Any] = {"surface": self.name, "neighbours": self.key.neighbors, "seed": self.key.seed}
         row |= {"against": "walks"} | {name: getattr(info, f"validation_{name}") for name in ("r2", "re", "mse")}
-        row |= self._errors_at_nodes(self.network.kernel_matrix(self.points), held_out)
+        row |= self._errors_at_nodes(self.network.kernel_matrix(self.points), self.nodes)
         row |= {"epochs": info.epochs, "best_epoch": info.best_epoch, "stopped_by": info.stopped_by}
         row |= {"pairs": info.n_train, "training_s": info.seconds}
         tables = {"recipe": [row]}
