@@ -3,8 +3,8 @@
 import dataclasses
 
 import numpy as np
-
 from manifoldrf.applications.filling import feature_action
+
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error
