@@ -22,8 +22,8 @@ from manifoldrf import (
     ManifoldRandomFeatures,
     relative_error,
 )
-from manifoldrf._runtime import without_warnings
 from manifoldrf.geometry.neighbors import NeighborSearch
+from reproduction.common import without_warnings
 
 FloatArray = NDArray[np.float64]
 Space = HyperbolicSpace | EuclideanSpace

@@ -8,9 +8,8 @@ from scipy.spatial import cKDTree
 from sklearn.datasets import load_digits, load_sample_images
 
 from manifoldrf import TriangleMesh, mesh_graph
-from manifoldrf._random import generator
-from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry.paths import farthest_nodes, nearest_sources
+from reproduction.common import FloatArray, IntArray, generator
 from reproduction.mesh_data import builtin_mesh
 from reproduction.spd import spd_to_vectors, upper_entries
 

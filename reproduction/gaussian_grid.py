@@ -44,8 +44,7 @@ from manifoldrf import (
     grid_graph,
     heat_graph,
 )
-from manifoldrf._random import Streams, generator
-from manifoldrf._validation import FloatArray
+from reproduction.common import FloatArray, Streams, generator
 from reproduction.record import Progress, Record
 
 

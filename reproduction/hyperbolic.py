@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,8 @@ from manifoldrf import (
     knn_graph,
     relative_error,
 )
-from manifoldrf._random import generator
-from manifoldrf._runtime import without_warnings
-from manifoldrf._validation import FloatArray
 from manifoldrf.metrics import align, errors_of
+from reproduction.common import FloatArray, generator, without_warnings
 from reproduction.exhaustion import (
     RELAXATION,
     STEPS,
@@ -174,17 +171,15 @@ def _quiet() -> Iterator[None]:
 
 # --------------------------------------------------------------------------------------------------- the experiment
 # The paper's table of H^3: radius -> relative l2 error, RMSE in 1e-3.
-PAPER: Mapping[float, tuple[float, float]] = MappingProxyType(
-    {
-        2.0: (0.31, 3.3),
-        2.5: (0.29, 3.1),
-        3.0: (0.25, 2.7),
-        3.5: (0.26, 2.8),
-        4.0: (0.19, 2.1),
-        4.5: (0.21, 2.3),
-        5.0: (0.18, 1.9),
-    }
-)
+PAPER: Mapping[float, tuple[float, float]] = {
+    2.0: (0.31, 3.3),
+    2.5: (0.29, 3.1),
+    3.0: (0.25, 2.7),
+    3.5: (0.26, 2.8),
+    4.0: (0.19, 2.1),
+    4.5: (0.21, 2.3),
+    5.0: (0.18, 1.9),
+}
 BEST = Recipe()  # even nodes pushed apart, known weights, heat graph
 _SLICE = 161  # points along the drawn line
 

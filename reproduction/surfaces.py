@@ -22,34 +22,32 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from manifoldrf._files import writable_folder
-from manifoldrf._random import generator
-from manifoldrf._runtime import Progress, without_warnings
-from manifoldrf._validation import (
-    POSITIVE,
+from manifoldrf import (
+    DiffusionKernel,
+    FeatureWarning,
+    Graph,
+    HeatGraph,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    Network,
+    Walks,
+    compute_signatures,
+    relative_error,
+)
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.rules import product
+from manifoldrf.metrics import errors_of
+from reproduction.common import (
     FloatArray,
     IntArray,
-    Interval,
-    check_integer,
+    Progress,
     check_jobs,
-    check_option,
-    check_real,
-    reject,
+    generator,
+    without_warnings,
+    writable_folder,
 )
-from manifoldrf.features.errors import FeatureWarning
-from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import HeatGraph
-from manifoldrf.features.rules import product
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.metrics import errors_of, relative_error
-from manifoldrf.paper.network import Network
-from manifoldrf.signatures.teachers import Walks, compute_signatures
 from reproduction.record import Record, environment_of, finished_part, settings_without
 from reproduction.surface_graphs import (
-    BANDWIDTHS,
     STRIP_NEIGHBORS,
     SURFACES,
     paper_graph,
@@ -103,22 +101,6 @@ class Config:
     strip_neighbors: tuple[int, ...] = STRIP_NEIGHBORS
     strip_seeds: int = 3  # trainings on the strip for each of them
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_integer(self.n_nodes, "n_nodes", 100)
-        check_option(self.bandwidth, "bandwidth", BANDWIDTHS)
-        if not self.strip_neighbors:
-            reject("strip_neighbors", "one number of neighbours or more", self.strip_neighbors)
-        for number in self.strip_neighbors:
-            check_integer(number, "strip_neighbors", 1, self.n_nodes - 1)
-        check_integer(self.n_starts, "n_starts", 10, self.n_nodes // 2)
-        check_integer(self.n_queries, "n_queries", 2, self.n_nodes // 2)  # this many nodes are not used as starts
-        check_integer(self.n_features, "n_features", 1, self.n_nodes)
-        for name in ("n_walks", "epochs", "batch", "patience", "reference_factor", "repeats", "strip_seeds"):
-            check_integer(getattr(self, name), name, 1)
-        for name in ("tau", "t"):
-            check_real(getattr(self, name), name, POSITIVE)
-        check_real(self.p_halt, "p_halt", Interval(0.0, 1.0, low_open=True, high_open=True))
 
 
 # The small size has the same n_nodes t, so the number of nodes under a kernel and the number of anchors are the

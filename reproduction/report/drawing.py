@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib import collections, colors, pyplot
 from scipy.spatial import KDTree
 
-from manifoldrf._validation import FloatArray
+from reproduction.common import FloatArray
 from reproduction.report.style import COLOURS, DIFFERENCES
 
 Limits = tuple[float, float]
