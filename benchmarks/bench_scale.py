@@ -2,11 +2,11 @@
 
 Each row of the table says what, the figure seen, the limit, and whether it holds:
 
-- growth: every stage of a fit (graph, anchors, weights, teacher, field, transform) at six sizes. There are as many
+- growth: every stage of a fit (graph, anchors, weights, teacher, transform) at six sizes. There are as many
   nodes as points, and the heat time shrinks as they grow denser, so that a step reaches equally many nodes and an
   anchor stands for equally many. The exponent of time over size by least squares, at most 1.15 (of farthest points,
   which take N log N by nature, that of time over log N);
-- threads: time of the teacher, of the field and of the transform with one thread over that with two: at least 1.7;
+- threads: time of the teacher and of the transform with one thread over that with two: at least 1.7;
 - a million points: random on the sphere, uneven on a torus, a scan sampled by area; ``fit`` below 300 s and 8 GB,
   the error of the kernel at new points, and a million new points transformed a block at a time.
 
@@ -40,9 +40,9 @@ from manifoldrf import (
     relative_error,
 )
 
-STAGES = ("graph", "anchors", "weights", "teacher", "field", "transform")
+STAGES = ("graph", "anchors", "weights", "teacher", "transform")
 WITH_LOGARITHM = {"anchors"}  # a pyramid is searched for each of them
-THREADED = ("teacher", "field", "transform")
+THREADED = ("teacher", "transform")
 TIME_OF_A_NODE = 200.0  # heat time times number of nodes: anchors are then .8 widths apart
 NODES_OF_AN_ANCHOR, N_STEPS = 10, 10
 LIMIT_SECONDS, LIMIT_GIGABYTES = 300.0, 8.0
@@ -74,7 +74,7 @@ def stages(n, n_jobs):
     before, begun, seconds = peak(), {}, defaultdict(float)
 
     def clock(what, done, total):
-        name = what.split()[0]  # "field step" is the field
+        name = what.split()[0]
         if done == 0:
             begun[name] = time.perf_counter()
         elif done == total:
