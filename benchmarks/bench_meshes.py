@@ -11,11 +11,9 @@ process with one thread, in turn, and the rows are their ratios:
 2. the same against one sparse factorisation of the mass matrix plus the Laplacian: at most 60 times as long. It is
    SuperLU of scipy in symmetric mode without pivoting, which eliminates in the order of a sparse Cholesky
    factorisation (scipy has none);
-3. the error with thinned nodes over that with all vertices as nodes (``n_nodes="all"``, up to 25,000 vertices): at
-   most 1.2;
-4. the size of the model file: at most 30 MB;
-5. CPU seconds of fit and kernel, and of the page that ``explore`` writes: at most 10 each;
-6. on the bumpy sphere of 20,000 vertices, CPU seconds of `ManifoldGaussianProcess` on 5,000 values: at most 15.
+3. the size of the model file: at most 30 MB;
+4. CPU seconds of fit and kernel, and of the page that ``explore`` writes: at most 10 each;
+5. on the bumpy sphere of 20,000 vertices, CPU seconds of `ManifoldGaussianProcess` on 5,000 values: at most 15.
 
 ``--large`` takes 500,000 and 1,000,000 vertices instead, made by subdividing the faces of a smaller bumpy sphere:
 CPU seconds of fit and kernel (60 and 120) and of ``explore`` (15), the model file (30 MB) and the memory of the
@@ -38,7 +36,6 @@ from table import Row, finish, peak
 from threadpoolctl import threadpool_limits
 
 from manifoldrf import (
-    GraphOptions,
     HeatKernel,
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
@@ -54,7 +51,6 @@ LARGE = 20_000  # vertices from which on features are to be as fast
 N_PAIRS, N_ROWS, N_COLUMNS = 200, 1000, 30
 SUBDIVIDED = ((500_000, 60), (1_000_000, 120))  # vertices with --large, and the limit of seconds
 PROCESS, N_VALUES = 20_000, 5_000  # vertices and values of the process
-FEW = 25_000  # vertices of a mesh that is also fitted with all of them as nodes
 SUFFIXES = {".ply", ".obj", ".stl", ".off"}
 
 
@@ -163,7 +159,7 @@ def measure_process(mesh):
     yield Row(f"{N_VALUES} values on {mesh.n_vertices} vertices: CPU seconds of a process", seconds, "<=", 15)
 
 
-def compare(name, mesh, *, with_all):
+def compare(name, mesh):
     """Rows of the table for one mesh."""
     rows = drawn_vertices(mesh)
     columns = rows[:N_COLUMNS]
@@ -197,10 +193,6 @@ def compare(name, mesh, *, with_all):
     yield Row(f"{title}: CPU seconds of the features", seconds, "<=", 10)
     yield Row(f"{title}: CPU seconds of `explore`", page_seconds, "<=", 10)
     yield Row(f"{title}: megabytes of the model", size, "<=", 30)
-    if with_all:
-        whole, _ = features_kernel(mesh, rows, columns, graph=GraphOptions(n_nodes="all"))
-        ratio = error / relative_error(whole, exact)
-        yield Row(f"{title}: error over that with all vertices as nodes", ratio, "<=", 1.2)
 
 
 def measured(options):
@@ -215,7 +207,7 @@ def measured(options):
         files = sorted(path for path in options.data.iterdir() if path.suffix in SUFFIXES)
         meshes = ((path.stem, TriangleMesh.load(path)) for path in files)
     for name, mesh in meshes:
-        yield from compare(name, mesh, with_all=mesh.n_vertices <= FEW)
+        yield from compare(name, mesh)
         if name == "bumpy sphere" and mesh.n_vertices == PROCESS:
             yield from measure_process(mesh)
 
@@ -231,9 +223,7 @@ def main():
     warnings.simplefilter("ignore")  # about meshes finer than the kernel needs
     rows = []
     with threadpool_limits(1):
-        small = bumpy_sphere(QUICK[0])
-        list(compare("compilation", small, with_all=False))  # of what all meshes use
-        features_kernel(small, [0, 1], [0], graph=GraphOptions(n_nodes=500))  # and of what thinned ones use
+        list(compare("compilation", bumpy_sphere(QUICK[0])))
         for row in measured(options):
             row.show()
             rows.append(row)

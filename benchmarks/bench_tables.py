@@ -8,17 +8,15 @@ diabetes, with the standard error over the folds. The columns of the table:
 * *columns*: a linear model of the columns, tuned;
 * *features*: ``LogisticRegression()`` or ``Ridge()`` on ``ManifoldRandomFeatures()``; nothing is tuned;
 * *both*: the same on the columns and the features together; nothing is tuned;
-* *features, tuned* and *both, tuned*: the penalty and ``scale`` are tuned;
-* *Gaussian, tuned*: *features, tuned*, if features always represent a Gaussian kernel, as without structure.
+* *features, tuned* and *both, tuned*: the penalty is tuned.
 
 All tuning is cross-validation in the same three folds of the training part. ``--seeds 2`` splits tables twice,
-``--only TEXT`` selects tables, ``--scales 1`` tunes the penalty only. Half an hour on two quiet cores.
+``--only TEXT`` selects tables.
 """
 
 import argparse
 import itertools
 import warnings
-from unittest import mock
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
@@ -32,11 +30,9 @@ from manifoldrf import ManifoldRandomFeatures
 
 TABLES = {"digits": load_digits, "breast cancer": load_breast_cancer, "diabetes": load_diabetes, "wine": load_wine}
 ONE_UNIT, REGRESSION = ("digits",), ("diabetes",)
-COLUMNS = ("RBF", "columns", "features", "both", "features, tuned", "both, tuned", "Gaussian, tuned")
-SCALES = (0.5, 1.0, 2.0)
+COLUMNS = ("RBF", "columns", "features", "both", "features, tuned", "both, tuned")
 PENALTIES, PENALTIES_OF_COLUMNS = (1.0, 10.0, 100.0), (0.01, 0.1, 1.0, 10.0)  # C and 1 / alpha
 WIDTHS = np.geomspace(0.03, 10.0, 6)  # gamma over 1 / (columns * variance), scikit-learn's "scale"
-UNSTRUCTURED = "manifoldrf.features.manifold_features.is_unstructured"
 
 
 class Splits:
@@ -51,7 +47,7 @@ class Splits:
         inner = folds(self.regression, 3, 0).split(self.X[rows], self.y[rows])
         self.parts = [*((rows[fit], rows[score]) for fit, score in inner), (rows, held_out)]
         self.columns = [self._columns(part) for part in self.parts]
-        self._features = {}
+        self.features = [self._of(*columns) for columns in self.columns]
 
     def _columns(self, part):
         fit, score = (self.X[rows] for rows in part)
@@ -60,14 +56,9 @@ class Splits:
         scaler = StandardScaler().fit(fit)
         return scaler.transform(fit), scaler.transform(score)
 
-    def features(self, k, scale, *, gaussian=False):
-        """Features of both sides of part k."""
-        if (k, scale, gaussian) not in self._features:
-            model = ManifoldRandomFeatures(scale=scale, n_features=1024 if gaussian else "auto", random_state=0)
-            fit, score = self.columns[k]
-            with mock.patch(UNSTRUCTURED, return_value=True) if gaussian else mock.MagicMock():
-                self._features[k, scale, gaussian] = model.fit_transform(fit), model.transform(score)
-        return self._features[k, scale, gaussian]
+    def _of(self, fit, score):
+        model = ManifoldRandomFeatures(random_state=0)
+        return model.fit_transform(fit), model.transform(score)
 
     def score(self, k, model, fit, score):
         """Score of a model on part k."""
@@ -98,28 +89,22 @@ class Splits:
         """Score of a linear model of the columns."""
         return self.score(k, self.linear(penalty), *self.columns[k])
 
-    def of_features(self, k, scale, penalty, *, gaussian=False, both=False):
+    def of_features(self, k, penalty, *, both=False):
         """Score of a linear model of features, also with the columns."""
-        rows = self.features(k, scale, gaussian=gaussian)
+        rows = self.features[k]
         if both:
             rows = [np.hstack(pair) for pair in zip(rows, self.columns[k], strict=True)]
         return self.score(k, self.linear(penalty), *rows)
 
     def scores(self):
-        """Scores of one fold, in the order of the first columns of the table."""
+        """Scores of one fold, in the order of the columns of the table."""
+        grid = [(penalty,) for penalty in PENALTIES]
         return (
             self.tuned(itertools.product((*PENALTIES, 1000.0), WIDTHS), self.rbf),
             self.tuned(((penalty,) for penalty in PENALTIES_OF_COLUMNS), self.of_columns),
-            *(self.of_features(len(self.parts) - 1, 1.0, 1.0, both=both) for both in (False, True)),
-        )
-
-    def tuned_scores(self, scales):
-        """Scores of tuned features, in the order of the last columns."""
-        grid = list(itertools.product(scales, PENALTIES))
-        return (
+            *(self.of_features(len(self.parts) - 1, 1.0, both=both) for both in (False, True)),
             self.tuned(grid, self.of_features),
             self.tuned(grid, lambda *args: self.of_features(*args, both=True)),
-            self.tuned(grid, lambda *args: self.of_features(*args, gaussian=True)),
         )
 
 
@@ -133,7 +118,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2, help="splits of each table")
     parser.add_argument("--only", default="", help="tables whose name contains it")
-    parser.add_argument("--scales", type=float, nargs="+", default=SCALES, help="widths that are tried")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # graphs of so many dimensions are rough, and say so
     print(f"| table | {' | '.join(COLUMNS)} |\n|---|{'---:|' * len(COLUMNS)}")
@@ -144,8 +128,7 @@ def main():
         found = []
         for seed in range(options.seeds):
             for rows, held_out in folds(table in REGRESSION, 5, seed).split(X, y):
-                splits = Splits(table, rows, held_out)
-                found.append(splits.scores() + splits.tuned_scores(options.scales))
+                found.append(Splits(table, rows, held_out).scores())
         errors = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
         cells = (f"{m:.3f} ± {e:.3f}" for m, e in zip(np.mean(found, axis=0), errors, strict=True))
         print(f"| {table} | {' | '.join(cells)} |", flush=True)

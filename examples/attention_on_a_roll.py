@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from scipy.spatial.distance import cdist
 
-from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures
+from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures
 from manifoldrf.torch import linear_attention
 
 # %%
@@ -49,7 +49,7 @@ def through(squared, shown):
 half = visible & (rng.random(len(tokens)) < 0.5)
 squares, found = cdist(tokens, tokens, "sqeuclidean"), {}
 for t in (0.005, 0.01, 0.02):
-    model = ManifoldRandomFeatures(HeatKernel(t), graph=GraphOptions(dim=2), random_state=0)
+    model = ManifoldRandomFeatures(HeatKernel(t), graph=HeatGraph(dim=2), random_state=0)
     rows = model.fit(tokens).transform(tokens)
     for name, look, kernel in (
         ("along the strip", along, torch.as_tensor(rows)),

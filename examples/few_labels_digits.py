@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer
 from sklearn.semi_supervised import LabelSpreading
 from sklearn.svm import SVC
 
-from manifoldrf import DiffusionKernel, GraphOptions, ManifoldRandomFeatures
+from manifoldrf import DiffusionKernel, KnnGraph, ManifoldRandomFeatures
 
 LABELS = (1, 2, 5, 10)  # for each digit
 DRAWS = 5
@@ -91,10 +91,9 @@ def compare(images, truth, new, new_truth, rows, new_rows):
 
 points, classes = load_digits(return_X_y=True)
 images, new, truth, new_truth = train_test_split(points, classes, test_size=0.25, random_state=0)
-options = GraphOptions(kind="knn", n_neighbors=8)
 maps = [
     ManifoldRandomFeatures(
-        DiffusionKernel(tau), normalize=False, n_features=512, field="step", graph=options, random_state=0
+        DiffusionKernel(tau), normalize=False, n_features=512, field="step", graph=KnnGraph(), random_state=0
     )
     for tau in TAUS
 ]

@@ -20,7 +20,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from manifoldrf import DiffusionKernel, GraphOptions, ManifoldRandomFeatures
+from manifoldrf import DiffusionKernel, KnnGraph, ManifoldRandomFeatures
 
 WINDOW, STRIDE = 32, 10  # pixels
 ROWS, COLUMNS = 3, 4  # parts of a photograph
@@ -92,7 +92,7 @@ print(f"{'metric':<16}{'1-NN':>18}{'MRF + ridge':>18}")
 found = {}
 for metric, vectors in {"plain entries": plain_entries(matrices), "log-Euclidean": log_entries(matrices)}.items():
     # Plain entries are a thousand times denser in some regions than in others, so each edge has its own width.
-    options = GraphOptions(kind="knn", n_neighbors=8, bandwidth="local")
+    options = KnnGraph(bandwidth="local")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # windows of sky have few neighbours
         features = ManifoldRandomFeatures(

@@ -14,16 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from manifoldrf import DiffusionKernel, FeatureWarning, Graph, HeatKernel, ManifoldRandomFeatures, relative_error
-from manifoldrf._random import SeedLike, generator
-from manifoldrf._runtime import one_blas_thread, without_warnings
-from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.metrics import errors_of
 from reproduction.baselines import (
     GERF,
@@ -36,6 +32,7 @@ from reproduction.baselines import (
     gaussian_kernel,
     tune_bandwidth,
 )
+from reproduction.common import FloatArray, IntArray, SeedLike, generator, one_blas_thread, without_warnings
 from reproduction.record import Progress, Record
 from reproduction.surface_graphs import SURFACES, fingerprint_graph, paper_sphere_kernel, paper_sphere_time
 
@@ -69,77 +66,73 @@ class ScaledRows(BaseEstimator):  # type: ignore[misc]
 
 # The last four are not in the paper. Farthest landmarks are better than uniform ones; anchors of the surface are
 # chosen in the same way.
-METHODS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "RFF": RFF,
-        "ORF": ORF,
-        "PRF": PRF,
-        "PORF": PORF,
-        "PRF scaled": ScaledRows,
-        "PORF scaled": functools.partial(ScaledRows, orthogonal=True),
-        "GERF": GERF,
-        LANDMARKS: functools.partial(Nystrom, landmarks="farthest"),
-    }
-)
+METHODS: Mapping[str, Callable[..., Any]] = {
+    "RFF": RFF,
+    "ORF": ORF,
+    "PRF": PRF,
+    "PORF": PORF,
+    "PRF scaled": ScaledRows,
+    "PORF scaled": functools.partial(ScaledRows, orthogonal=True),
+    "GERF": GERF,
+    LANDMARKS: functools.partial(Nystrom, landmarks="farthest"),
+}
 
 # The paper's table of tuned baselines: (surface, method, number of features) -> the columns below.
 PAPER_COLUMNS = ("paper_r2", "paper_rmse", "paper_mae", "paper_mean_re", "paper_median_re", "paper")
-PAPER: Mapping[tuple[str, str, int], tuple[float, ...]] = MappingProxyType(
-    {
-        ("sphere", "MRF", 4000): (0.995, 242.71, 59.11, 0.039, 0.005, 0.067),
-        ("sphere", "RFF", 4000): (0.975, 556.09, 433.66, 33.418, 26.056, 0.153),
-        ("sphere", "ORF", 4000): (0.976, 553.63, 419.85, 29.771, 23.221, 0.153),
-        ("sphere", "PRF", 4000): (0.147, 3266.96, 1647.41, 89.222, 78.716, 0.901),
-        ("sphere", "PORF", 4000): (0.257, 3048.5, 935.74, 20.537, 4.146, 0.841),
-        ("sphere", "RFF", 8000): (0.985, 432.81, 323.86, 23.246, 18.064, 0.119),
-        ("sphere", "ORF", 8000): (0.983, 463.96, 331.72, 21.359, 16.734, 0.128),
-        ("sphere", "PRF", 8000): (0.235, 3094.36, 890.47, 16.485, 3.055, 0.853),
-        ("sphere", "PORF", 8000): (0.351, 2850.61, 1019.82, 28.066, 6.216, 0.786),
-        ("sphere", "RFF", 16_000): (0.989, 367.93, 253.48, 15.913, 12.253, 0.101),
-        ("sphere", "ORF", 16_000): (0.987, 403.97, 270.26, 15.857, 12.39, 0.111),
-        ("sphere", "PRF", 16_000): (0.391, 2759.94, 1027.42, 28.759, 6.3, 0.761),
-        ("sphere", "PORF", 16_000): (0.269, 3023.77, 931.91, 20.888, 4.484, 0.834),
-        ("ellipsoid", "MRF", 4000): (0.998, 0.56, 0.1, 0.004, 0.0, 0.047),
-        ("ellipsoid", "RFF", 4000): (0.904, 3.63, 1.93, 0.159, 0.109, 0.304),
-        ("ellipsoid", "ORF", 4000): (0.898, 3.74, 1.94, 0.158, 0.102, 0.313),
-        ("ellipsoid", "PRF", 4000): (0.144, 10.81, 3.05, 0.161, 0.04, 0.905),
-        ("ellipsoid", "PORF", 4000): (0.247, 10.14, 3.5, 0.224, 0.068, 0.849),
-        ("ellipsoid", "RFF", 8000): (0.909, 3.52, 1.64, 0.13, 0.076, 0.295),
-        ("ellipsoid", "ORF", 8000): (0.902, 3.66, 1.7, 0.135, 0.074, 0.306),
-        ("ellipsoid", "PRF", 8000): (0.305, 9.74, 3.7, 0.253, 0.09, 0.815),
-        ("ellipsoid", "PORF", 8000): (0.304, 9.75, 3.8, 0.265, 0.092, 0.816),
-        ("ellipsoid", "RFF", 16_000): (0.911, 3.48, 1.46, 0.112, 0.054, 0.291),
-        ("ellipsoid", "ORF", 16_000): (0.906, 3.58, 1.53, 0.118, 0.056, 0.3),
-        ("ellipsoid", "PRF", 16_000): (0.326, 9.59, 3.88, 0.276, 0.099, 0.803),
-        ("ellipsoid", "PORF", 16_000): (0.327, 9.58, 3.94, 0.283, 0.107, 0.802),
-        ("mobius", "MRF", 4000): (0.999, 0.39, 0.06, 0.002, 0.0, 0.035),
-        ("mobius", "RFF", 4000): (0.738, 5.67, 2.08, 0.14, 0.093, 0.499),
-        ("mobius", "ORF", 4000): (0.738, 5.67, 2.08, 0.141, 0.094, 0.499),
-        ("mobius", "PRF", 4000): (0.12, 10.39, 3.06, 0.172, 0.026, 0.915),
-        ("mobius", "PORF", 4000): (0.154, 10.19, 3.21, 0.192, 0.031, 0.898),
-        ("mobius", "RFF", 8000): (0.745, 5.6, 1.83, 0.116, 0.068, 0.493),
-        ("mobius", "ORF", 8000): (0.744, 5.6, 1.8, 0.113, 0.065, 0.493),
-        ("mobius", "PRF", 8000): (0.203, 9.89, 3.51, 0.233, 0.051, 0.871),
-        ("mobius", "PORF", 8000): (0.192, 9.96, 3.43, 0.221, 0.043, 0.877),
-        ("mobius", "RFF", 16_000): (0.748, 5.56, 1.65, 0.098, 0.049, 0.489),
-        ("mobius", "ORF", 16_000): (0.748, 5.56, 1.63, 0.096, 0.047, 0.49),
-        ("mobius", "PRF", 16_000): (0.216, 9.81, 3.55, 0.239, 0.051, 0.864),
-        ("mobius", "PORF", 16_000): (0.212, 9.83, 3.58, 0.241, 0.053, 0.866),
-        ("torus", "MRF", 4000): (0.996, 0.73, 0.12, 0.005, 0.0, 0.062),
-        ("torus", "RFF", 4000): (0.817, 4.96, 2.25, 0.18, 0.106, 0.418),
-        ("torus", "ORF", 4000): (0.803, 5.16, 2.35, 0.188, 0.103, 0.434),
-        ("torus", "PRF", 4000): (0.138, 10.77, 3.3, 0.19, 0.057, 0.908),
-        ("torus", "PORF", 4000): (0.189, 10.45, 3.66, 0.237, 0.076, 0.881),
-        ("torus", "RFF", 8000): (0.821, 4.91, 2.0, 0.155, 0.072, 0.414),
-        ("torus", "ORF", 8000): (0.806, 5.11, 2.14, 0.167, 0.073, 0.43),
-        ("torus", "PRF", 8000): (0.221, 10.24, 3.97, 0.276, 0.107, 0.863),
-        ("torus", "PORF", 8000): (0.22, 10.24, 3.92, 0.269, 0.098, 0.863),
-        ("torus", "RFF", 16_000): (0.818, 4.95, 1.91, 0.146, 0.052, 0.417),
-        ("torus", "ORF", 16_000): (0.812, 5.02, 1.98, 0.152, 0.054, 0.423),
-        ("torus", "PRF", 16_000): (0.232, 10.17, 4.02, 0.281, 0.108, 0.857),
-        ("torus", "PORF", 16_000): (0.222, 10.23, 4.01, 0.279, 0.109, 0.862),
-    }
-)
+PAPER: Mapping[tuple[str, str, int], tuple[float, ...]] = {
+    ("sphere", "MRF", 4000): (0.995, 242.71, 59.11, 0.039, 0.005, 0.067),
+    ("sphere", "RFF", 4000): (0.975, 556.09, 433.66, 33.418, 26.056, 0.153),
+    ("sphere", "ORF", 4000): (0.976, 553.63, 419.85, 29.771, 23.221, 0.153),
+    ("sphere", "PRF", 4000): (0.147, 3266.96, 1647.41, 89.222, 78.716, 0.901),
+    ("sphere", "PORF", 4000): (0.257, 3048.5, 935.74, 20.537, 4.146, 0.841),
+    ("sphere", "RFF", 8000): (0.985, 432.81, 323.86, 23.246, 18.064, 0.119),
+    ("sphere", "ORF", 8000): (0.983, 463.96, 331.72, 21.359, 16.734, 0.128),
+    ("sphere", "PRF", 8000): (0.235, 3094.36, 890.47, 16.485, 3.055, 0.853),
+    ("sphere", "PORF", 8000): (0.351, 2850.61, 1019.82, 28.066, 6.216, 0.786),
+    ("sphere", "RFF", 16_000): (0.989, 367.93, 253.48, 15.913, 12.253, 0.101),
+    ("sphere", "ORF", 16_000): (0.987, 403.97, 270.26, 15.857, 12.39, 0.111),
+    ("sphere", "PRF", 16_000): (0.391, 2759.94, 1027.42, 28.759, 6.3, 0.761),
+    ("sphere", "PORF", 16_000): (0.269, 3023.77, 931.91, 20.888, 4.484, 0.834),
+    ("ellipsoid", "MRF", 4000): (0.998, 0.56, 0.1, 0.004, 0.0, 0.047),
+    ("ellipsoid", "RFF", 4000): (0.904, 3.63, 1.93, 0.159, 0.109, 0.304),
+    ("ellipsoid", "ORF", 4000): (0.898, 3.74, 1.94, 0.158, 0.102, 0.313),
+    ("ellipsoid", "PRF", 4000): (0.144, 10.81, 3.05, 0.161, 0.04, 0.905),
+    ("ellipsoid", "PORF", 4000): (0.247, 10.14, 3.5, 0.224, 0.068, 0.849),
+    ("ellipsoid", "RFF", 8000): (0.909, 3.52, 1.64, 0.13, 0.076, 0.295),
+    ("ellipsoid", "ORF", 8000): (0.902, 3.66, 1.7, 0.135, 0.074, 0.306),
+    ("ellipsoid", "PRF", 8000): (0.305, 9.74, 3.7, 0.253, 0.09, 0.815),
+    ("ellipsoid", "PORF", 8000): (0.304, 9.75, 3.8, 0.265, 0.092, 0.816),
+    ("ellipsoid", "RFF", 16_000): (0.911, 3.48, 1.46, 0.112, 0.054, 0.291),
+    ("ellipsoid", "ORF", 16_000): (0.906, 3.58, 1.53, 0.118, 0.056, 0.3),
+    ("ellipsoid", "PRF", 16_000): (0.326, 9.59, 3.88, 0.276, 0.099, 0.803),
+    ("ellipsoid", "PORF", 16_000): (0.327, 9.58, 3.94, 0.283, 0.107, 0.802),
+    ("mobius", "MRF", 4000): (0.999, 0.39, 0.06, 0.002, 0.0, 0.035),
+    ("mobius", "RFF", 4000): (0.738, 5.67, 2.08, 0.14, 0.093, 0.499),
+    ("mobius", "ORF", 4000): (0.738, 5.67, 2.08, 0.141, 0.094, 0.499),
+    ("mobius", "PRF", 4000): (0.12, 10.39, 3.06, 0.172, 0.026, 0.915),
+    ("mobius", "PORF", 4000): (0.154, 10.19, 3.21, 0.192, 0.031, 0.898),
+    ("mobius", "RFF", 8000): (0.745, 5.6, 1.83, 0.116, 0.068, 0.493),
+    ("mobius", "ORF", 8000): (0.744, 5.6, 1.8, 0.113, 0.065, 0.493),
+    ("mobius", "PRF", 8000): (0.203, 9.89, 3.51, 0.233, 0.051, 0.871),
+    ("mobius", "PORF", 8000): (0.192, 9.96, 3.43, 0.221, 0.043, 0.877),
+    ("mobius", "RFF", 16_000): (0.748, 5.56, 1.65, 0.098, 0.049, 0.489),
+    ("mobius", "ORF", 16_000): (0.748, 5.56, 1.63, 0.096, 0.047, 0.49),
+    ("mobius", "PRF", 16_000): (0.216, 9.81, 3.55, 0.239, 0.051, 0.864),
+    ("mobius", "PORF", 16_000): (0.212, 9.83, 3.58, 0.241, 0.053, 0.866),
+    ("torus", "MRF", 4000): (0.996, 0.73, 0.12, 0.005, 0.0, 0.062),
+    ("torus", "RFF", 4000): (0.817, 4.96, 2.25, 0.18, 0.106, 0.418),
+    ("torus", "ORF", 4000): (0.803, 5.16, 2.35, 0.188, 0.103, 0.434),
+    ("torus", "PRF", 4000): (0.138, 10.77, 3.3, 0.19, 0.057, 0.908),
+    ("torus", "PORF", 4000): (0.189, 10.45, 3.66, 0.237, 0.076, 0.881),
+    ("torus", "RFF", 8000): (0.821, 4.91, 2.0, 0.155, 0.072, 0.414),
+    ("torus", "ORF", 8000): (0.806, 5.11, 2.14, 0.167, 0.073, 0.43),
+    ("torus", "PRF", 8000): (0.221, 10.24, 3.97, 0.276, 0.107, 0.863),
+    ("torus", "PORF", 8000): (0.22, 10.24, 3.92, 0.269, 0.098, 0.863),
+    ("torus", "RFF", 16_000): (0.818, 4.95, 1.91, 0.146, 0.052, 0.417),
+    ("torus", "ORF", 16_000): (0.812, 5.02, 1.98, 0.152, 0.054, 0.423),
+    ("torus", "PRF", 16_000): (0.232, 10.17, 4.02, 0.281, 0.108, 0.857),
+    ("torus", "PORF", 16_000): (0.222, 10.23, 4.01, 0.279, 0.109, 0.862),
+}
 
 _UNIT = 1e-4  # of rmse and mae, as in the paper
 _CLAMP = 1e-3  # smallest entry that relative errors divide by; it gives the paper's orders of magnitude

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,6 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from manifoldrf import DiffusionKernel, Graph, compute_signatures, knn_graph
-from manifoldrf._random import Streams
-from manifoldrf._runtime import one_blas_thread
-from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.applications.interpolation import (
     System,
     biharmonic,
@@ -38,8 +34,9 @@ from manifoldrf.applications.interpolation import (
     solve_with_fixed,
     weighted_means,
 )
-from manifoldrf.fields.anchors import Sweep, edges_of, farthest_anchors, nearest_along_edges, select_along_edges
+from manifoldrf.geometry.paths import farthest_nodes
 from reproduction.baselines import ORF, PORF, PRF, RFF, eigenpairs, gaussian_kernel, inverse_root
+from reproduction.common import FloatArray, IntArray, Streams, one_blas_thread
 from reproduction.record import Progress, Record, environment_of, finished_part, settings_without
 from reproduction.smoothers import Recipe, learn_field
 from reproduction.token_surfaces import SURFACES, TOUCHING, TokenSurface
@@ -87,11 +84,13 @@ def with_cells(nodes: IntArray, owners: Owners) -> Anchors:
 
 def along_edges(graph: Graph) -> tuple[Owners, Within]:
     """Distances along the edges; those within a cell do not leave it."""
-    edges, lengths = edges_of(graph), graph.lengths
+    lengths = graph.lengths
 
     def owners(anchors: IntArray) -> IntArray:
-        found: IntArray = nearest_along_edges(edges, anchors)[0]
-        return found
+        found = csgraph.dijkstra(lengths, indices=anchors, min_only=True, return_predecessors=True)[2]
+        places = np.zeros(graph.n_nodes, dtype=np.int64)
+        places[anchors] = np.arange(len(anchors))
+        return places[found]
 
     def within(cell: IntArray) -> FloatArray:
         return np.asarray(csgraph.dijkstra(lengths[cell][:, cell], directed=False))
@@ -110,11 +109,13 @@ def in_space(points: FloatArray) -> tuple[Owners, Within]:
 
 def farthest_along_edges(graph: Graph, m: int) -> IntArray:
     """Farthest points along the edges of a graph in one piece, from the first farthest point in space."""
-    n = graph.n_nodes
-    # All of them are exact, so there is no sweep.
-    plan = Sweep(m, m, np.arange(n), 1.0)
-    chosen: IntArray = select_along_edges(edges_of(graph), np.full(n, np.inf), farthest_anchors(graph, 1), plan)
-    return chosen
+    chosen = [int(farthest_nodes(graph, 1)[0])]
+    nearest = np.full(graph.n_nodes, np.inf)
+    while len(chosen) < m:
+        limit = float(nearest.max())
+        np.minimum(nearest, csgraph.dijkstra(graph.lengths, indices=chosen[-1], limit=limit), out=nearest)
+        chosen.append(int(np.argmax(nearest)))
+    return np.array(chosen)
 
 
 # ---------------------------------------------------------------------------------------------------------- methods
@@ -176,7 +177,7 @@ class Task:
     @cached_property
     def medoids_in_space(self) -> Anchors:
         """The same for distances in space."""
-        return medoid_anchors(farthest_anchors(self.graph, self.n_features), *in_space(self.points))
+        return medoid_anchors(farthest_nodes(self.graph, self.n_features), *in_space(self.points))
 
     @cached_property
     def uniform(self) -> IntArray:
@@ -305,7 +306,7 @@ def _alike(nodes: IntArray) -> Anchors:
 
 def mrf_farthest(task: Task) -> Candidates:
     """Farthest points in space, the library's default for clouds, weighted by their cells in space."""
-    return _positive(task, with_cells(farthest_anchors(task.graph, task.n_features), in_space(task.points)[0]))
+    return _positive(task, with_cells(farthest_nodes(task.graph, task.n_features), in_space(task.points)[0]))
 
 
 def mrf_uniform(task: Task) -> Candidates:
@@ -384,7 +385,7 @@ def linear_rbf_cells(task: Task) -> Candidates:
 
 def linear_rbf_farthest(task: Task) -> Candidates:
     """Farthest points in space with the sizes of their cells."""
-    start = farthest_anchors(task.graph, task.n_features)
+    start = farthest_nodes(task.graph, task.n_features)
     return _linear_rbf(task, with_cells(start, in_space(task.points)[0]))
 
 
@@ -449,48 +450,44 @@ OWN, SPARSE, NYSTROM, RBF, HEAT = "MRF", "MRF sparse", "geodesic Nystrom", "exac
 LEARNED = "MRF learned"
 INTRINSIC, SIGNED, AMBIENT = "surface, positive", "surface, signed", "space around"
 EXACT, REFERENCE = "exact kernel", "reference"
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {
-        OWN: Method(INTRINSIC, _tuned(mrf), is_positive=True),
-        "MRF cells": Method(INTRINSIC, _tuned(mrf_cells), is_positive=True),
-        "MRF farthest": Method(INTRINSIC, _tuned(mrf_farthest), is_positive=True),
-        "MRF uniform": Method(INTRINSIC, _tuned(mrf_uniform), is_positive=True),
-        SPARSE: Method(INTRINSIC, _tuned(mrf_sparse), is_positive=True),
-        NYSTROM: Method(SIGNED, _tuned(geodesic_nystrom)),
-        "diffusion map": Method(SIGNED, _tuned(diffusion_map)),
-        "linear RBF": Method(AMBIENT, _tuned(linear_rbf), is_positive=True),
-        "linear RBF cells": Method(AMBIENT, _tuned(linear_rbf_cells), is_positive=True),
-        "linear RBF farthest": Method(AMBIENT, _tuned(linear_rbf_farthest), is_positive=True),
-        "linear RBF uniform": Method(AMBIENT, _tuned(linear_rbf_uniform), is_positive=True),
-        "RFF": Method(AMBIENT, _tuned(random_features, kind=RFF)),
-        "ORF": Method(AMBIENT, _tuned(random_features, kind=ORF)),
-        "PRF": Method(AMBIENT, _tuned(random_features, kind=PRF), is_positive=True),
-        "PORF": Method(AMBIENT, _tuned(random_features, kind=PORF), is_positive=True),
-        RBF: Method(EXACT, _tuned(exact_rbf)),
-        HEAT: Method(EXACT, _tuned(exact_heat)),
-        "harmonic": Method(REFERENCE, functools.partial(solve, system_of=harmonic)),
-        "biharmonic": Method(REFERENCE, functools.partial(solve, system_of=biharmonic)),
-    }
-)
+METHODS: Mapping[str, Method] = {
+    OWN: Method(INTRINSIC, _tuned(mrf), is_positive=True),
+    "MRF cells": Method(INTRINSIC, _tuned(mrf_cells), is_positive=True),
+    "MRF farthest": Method(INTRINSIC, _tuned(mrf_farthest), is_positive=True),
+    "MRF uniform": Method(INTRINSIC, _tuned(mrf_uniform), is_positive=True),
+    SPARSE: Method(INTRINSIC, _tuned(mrf_sparse), is_positive=True),
+    NYSTROM: Method(SIGNED, _tuned(geodesic_nystrom)),
+    "diffusion map": Method(SIGNED, _tuned(diffusion_map)),
+    "linear RBF": Method(AMBIENT, _tuned(linear_rbf), is_positive=True),
+    "linear RBF cells": Method(AMBIENT, _tuned(linear_rbf_cells), is_positive=True),
+    "linear RBF farthest": Method(AMBIENT, _tuned(linear_rbf_farthest), is_positive=True),
+    "linear RBF uniform": Method(AMBIENT, _tuned(linear_rbf_uniform), is_positive=True),
+    "RFF": Method(AMBIENT, _tuned(random_features, kind=RFF)),
+    "ORF": Method(AMBIENT, _tuned(random_features, kind=ORF)),
+    "PRF": Method(AMBIENT, _tuned(random_features, kind=PRF), is_positive=True),
+    "PORF": Method(AMBIENT, _tuned(random_features, kind=PORF), is_positive=True),
+    RBF: Method(EXACT, _tuned(exact_rbf)),
+    HEAT: Method(EXACT, _tuned(exact_heat)),
+    "harmonic": Method(REFERENCE, functools.partial(solve, system_of=harmonic)),
+    "biharmonic": Method(REFERENCE, functools.partial(solve, system_of=biharmonic)),
+}
 
 
 # --------------------------------------------------------------------------------------------------- the experiment
 # The paper's table, on its Möbius strip, for 5 to 10 sources: mean squared errors and relative l2 errors.
 PAPER_SOURCES = (5, 6, 7, 8, 9, 10)
-PAPER: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = MappingProxyType(
-    {
-        OWN: ((3.10, 3.03, 2.90, 3.11, 3.15, 3.25), (1.97, 2.90, 4.87, 2.15, 3.46, 2.46)),
-        NYSTROM: ((3.77, 4.76, 6.38, 5.74, 4.52, 4.59), (2.05, 4.49, 7.54, 4.40, 6.87, 5.22)),
-        "diffusion map": ((3.61, 3.67, 3.98, 3.96, 3.72, 3.70), (2.67, 3.37, 7.27, 4.11, 5.37, 4.52)),
-        "RFF": ((3.32, 3.20, 4.14, 3.51, 3.40, 3.42), (2.36, 3.40, 6.76, 3.30, 5.03, 3.52)),
-        "ORF": ((3.26, 3.15, 3.84, 3.47, 3.37, 3.38), (2.24, 3.16, 6.69, 3.20, 4.92, 3.38)),
-        "PRF": ((3.34, 3.05, 3.31, 3.79, 3.30, 3.65), (2.52, 2.23, 5.64, 4.63, 4.51, 4.20)),
-        "PORF": ((3.52, 3.16, 3.33, 4.18, 3.25, 3.53), (2.75, 3.18, 6.47, 5.26, 3.97, 4.01)),
-        RBF: ((3.38, 3.22, 4.66, 3.60, 3.48, 3.44), (2.47, 3.53, 7.36, 3.48, 5.41, 3.65)),
-        "linear RBF": ((3.29, 3.11, 3.92, 3.40, 3.35, 3.38), (2.42, 3.20, 6.72, 3.07, 4.90, 3.42)),
-        HEAT: ((3.87, 5.00, 6.91, 5.93, 4.47, 4.81), (2.00, 4.36, 8.08, 4.47, 5.82, 5.67)),
-    }
-)
+PAPER: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    OWN: ((3.10, 3.03, 2.90, 3.11, 3.15, 3.25), (1.97, 2.90, 4.87, 2.15, 3.46, 2.46)),
+    NYSTROM: ((3.77, 4.76, 6.38, 5.74, 4.52, 4.59), (2.05, 4.49, 7.54, 4.40, 6.87, 5.22)),
+    "diffusion map": ((3.61, 3.67, 3.98, 3.96, 3.72, 3.70), (2.67, 3.37, 7.27, 4.11, 5.37, 4.52)),
+    "RFF": ((3.32, 3.20, 4.14, 3.51, 3.40, 3.42), (2.36, 3.40, 6.76, 3.30, 5.03, 3.52)),
+    "ORF": ((3.26, 3.15, 3.84, 3.47, 3.37, 3.38), (2.24, 3.16, 6.69, 3.20, 4.92, 3.38)),
+    "PRF": ((3.34, 3.05, 3.31, 3.79, 3.30, 3.65), (2.52, 2.23, 5.64, 4.63, 4.51, 4.20)),
+    "PORF": ((3.52, 3.16, 3.33, 4.18, 3.25, 3.53), (2.75, 3.18, 6.47, 5.26, 3.97, 4.01)),
+    RBF: ((3.38, 3.22, 4.66, 3.60, 3.48, 3.44), (2.47, 3.53, 7.36, 3.48, 5.41, 3.65)),
+    "linear RBF": ((3.29, 3.11, 3.92, 3.40, 3.35, 3.38), (2.42, 3.20, 6.72, 3.07, 4.90, 3.42)),
+    HEAT: ((3.87, 5.00, 6.91, 5.93, 4.47, 4.81), (2.00, 4.36, 8.08, 4.47, 5.82, 5.67)),
+}
 PAPER_SURFACE = "mobius"
 _PUBLISHED = ("published_mse", "published_l2")  # in separate columns, because their unit is not known
 

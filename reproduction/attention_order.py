@@ -16,9 +16,6 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from manifoldrf._random import generator
-from manifoldrf._runtime import one_blas_thread
-from manifoldrf._validation import FloatArray
 from reproduction.attention import (
     HEAT,
     METHODS,
@@ -33,6 +30,7 @@ from reproduction.attention import (
     geometric_mean,
 )
 from reproduction.attention import Config as Attention
+from reproduction.common import FloatArray, generator, one_blas_thread
 from reproduction.record import Progress, Record
 from reproduction.token_surfaces import SURFACES, strip
 

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from manifoldrf import FeatureWarning, Graph, knn_graph, relative_error, thin
-from manifoldrf._runtime import without_warnings
+from reproduction.common import without_warnings
 
 FloatArray = NDArray[np.float64]
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,20 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 from sklearn.decomposition import KernelPCA
 
-from manifoldrf import DiffusionKernel, FarQueryWarning, Graph, GraphOptions, ManifoldRandomFeatures, knn_graph
-from manifoldrf._random import generator
-from manifoldrf._runtime import map_threads, one_blas_thread, without_warnings
-from manifoldrf._validation import FloatArray, IntArray, check_jobs, reject
+from manifoldrf import DiffusionKernel, FarQueryWarning, Graph, KnnGraph, ManifoldRandomFeatures, Network, knn_graph
 from manifoldrf.applications.neighbors import cloud_weights, largest_columns, weighted
 from manifoldrf.geometry.csr import reciprocal
 from reproduction.baselines import ORF, PORF, PRF, RFF, Nystrom, gaussian_kernel
+from reproduction.common import (
+    FloatArray,
+    IntArray,
+    check_jobs,
+    generator,
+    map_threads,
+    one_blas_thread,
+    reject,
+    without_warnings,
+)
 from reproduction.record import Progress, Record, environment_of, finished_rows, rows_of
 from reproduction.smoothers import quietly
 from reproduction.textures import Draws, Plates, Protocol, Views, builtin_plates, draw_views, read_plates
@@ -247,11 +253,6 @@ class Stage:
 
 
 # ------------------------------------------------------------------------------------------------- features of ours
-def graph_options(n_neighbors: int) -> GraphOptions:
-    """Neighbours, with the bandwidth of each place."""
-    return GraphOptions(kind="knn", n_nodes="all", n_neighbors=n_neighbors, bandwidth="local")
-
-
 def own_settings(stage: Stage) -> Iterator[Setting]:
     """Powers of the walk on one graph, between windows that are joined to their nearest nodes.
 
@@ -307,10 +308,9 @@ def learned_settings(stage: Stage, recipe: Recipe) -> Iterator[Setting]:
         kernel=DiffusionKernel(recipe.tau),
         n_features=recipe.n_features,
         anchors="iid",
-        teacher_options={"n_walks": recipe.n_walks, "p_halt": 0.01},
-        field_options={"epochs": recipe.epochs, "batch": 32_768, "patience": None},
-        graph=graph_options(recipe.n_neighbors),
-        n_starts=min(recipe.n_starts, len(stage.views.unlabelled)),
+        teacher__n_walks=recipe.n_walks,
+        field=Network(epochs=recipe.epochs, batch=32_768, patience=None, n_starts=recipe.n_starts),
+        graph=KnnGraph(n_neighbors=recipe.n_neighbors, bandwidth="local"),
         random_state=stage.views.seed,
     ).fit(stage.views.unlabelled)
     yield f"{recipe.epochs} epochs", stage.values(features.transform)
@@ -360,35 +360,31 @@ def _first_columns(pca: Any, count: int, points: FloatArray) -> Any:
     return pca.transform(points)[:, :count]
 
 
-METHODS: Mapping[str, Callable[[Stage], Iterator[Setting]]] = MappingProxyType(
-    {
-        RAW: _raw,
-        OWN: own_settings,
-        "Gaussian": _gaussian,
-        "Nystrom": partial(_random, Nystrom, "widths"),
-        "RFF": partial(_random, RFF, "widths"),
-        "ORF": partial(_random, ORF, "widths"),
-        "PRF": partial(_random, PRF, "wide"),
-        "PORF": partial(_random, PORF, "wide"),
-        "kPCA": _kernel_pca,
-    }
-)
+METHODS: Mapping[str, Callable[[Stage], Iterator[Setting]]] = {
+    RAW: _raw,
+    OWN: own_settings,
+    "Gaussian": _gaussian,
+    "Nystrom": partial(_random, Nystrom, "widths"),
+    "RFF": partial(_random, RFF, "widths"),
+    "ORF": partial(_random, ORF, "widths"),
+    "PRF": partial(_random, PRF, "wide"),
+    "PORF": partial(_random, PORF, "wide"),
+    "kPCA": _kernel_pca,
+}
 _BRIEF = (RAW, OWN)  # with other windows
 
 
 # --------------------------------------------------------------------------------------------------- the experiment
 # The paper's table: mean group accuracies over 30 seeds, by number of neighbours.
-PAPER: Mapping[str, Mapping[int, float]] = MappingProxyType(
-    {
-        OWN: {1: 55.7, 3: 53.6, 5: 51.6, 10: 45.4, 15: 40.3},
-        RAW: {1: 42.4, 3: 36.9, 5: 33.6, 10: 27.2, 15: 24.1},
-        "ORF": {1: 42.6, 3: 37.5, 5: 34.5, 10: 27.8, 15: 24.9},
-        "RFF": {1: 43.5, 3: 38.5, 5: 35.4, 10: 28.9, 15: 25.6},
-        "kPCA": {1: 35.3, 3: 30.5, 5: 28.5, 10: 24.8, 15: 22.6},
-        "PRF": {1: 9.2, 3: 6.3, 5: 5.2, 10: 3.7, 15: 3.0},
-        "PORF": {1: 8.9, 3: 5.9, 5: 5.0, 10: 3.6, 15: 3.0},
-    }
-)
+PAPER: Mapping[str, Mapping[int, float]] = {
+    OWN: {1: 55.7, 3: 53.6, 5: 51.6, 10: 45.4, 15: 40.3},
+    RAW: {1: 42.4, 3: 36.9, 5: 33.6, 10: 27.2, 15: 24.1},
+    "ORF": {1: 42.6, 3: 37.5, 5: 34.5, 10: 27.8, 15: 24.9},
+    "RFF": {1: 43.5, 3: 38.5, 5: 35.4, 10: 28.9, 15: 25.6},
+    "kPCA": {1: 35.3, 3: 30.5, 5: 28.5, 10: 24.8, 15: 22.6},
+    "PRF": {1: 9.2, 3: 6.3, 5: 5.2, 10: 3.7, 15: 3.0},
+    "PORF": {1: 8.9, 3: 5.9, 5: 5.0, 10: 3.6, 15: 3.0},
+}
 _ALL_PLATES = 111  # of the paper
 _SEEDS_AT_ONCE = 10  # whose windows are drawn together
 

@@ -11,11 +11,9 @@ import rich.text
 import typer
 from typer.core import TyperGroup
 
-from manifoldrf._files import as_path, atomic_path, folder_for_results, writable_folder
-from manifoldrf._runtime import available
-from manifoldrf._validation import check_option
 from manifoldrf.cli.console import duration, environment, note, print_json, print_table, progress, show
 from manifoldrf.cli.options import Output, parse, split, spread, usage
+from reproduction.common import as_path, atomic_path, available, check_option, folder_for_results, writable_folder
 from reproduction.files import existing_folder
 from reproduction.report.catalogue import CATALOGUE, Entry
 

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf._files import atomic_path, existing_file, writable_folder
-from manifoldrf._validation import reject
+from reproduction.common import atomic_path, existing_file, reject, writable_folder
 from reproduction.files import small_text
 from reproduction.sequences import Sequence
 

@@ -6,7 +6,7 @@ ball grows until almost no heat from the inner ball reaches the rim, with enough
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,15 @@ from scipy.special import gamma
 
 from manifoldrf import (
     EuclideanSpace,
-    GraphOptions,
     GraphWarning,
+    HeatGraph,
     HeatKernel,
     HyperbolicSpace,
     ManifoldRandomFeatures,
     relative_error,
 )
-from manifoldrf._runtime import without_warnings
 from manifoldrf.geometry.neighbors import NeighborSearch
+from reproduction.common import without_warnings
 
 FloatArray = NDArray[np.float64]
 Space = HyperbolicSpace | EuclideanSpace
@@ -297,7 +297,7 @@ def local_features(
 ) -> ManifoldRandomFeatures:
     """Features of the heat kernel from n nodes of a ball, most of them in and near its inner ball."""
     nodes = graded_points(ball, n, inner=inner, relaxation=relaxation, seed=seed)
-    options: Any = GraphOptions(kind="heat", n_steps=_steps(ball, t), weights=nodes.weights, metric=ball)
+    options = HeatGraph(n_steps=_steps(ball, t), volumes=nodes.weights, metric=ball)
     features = ManifoldRandomFeatures(
         HeatKernel(t), normalize=False, n_features="all", graph=options, random_state=0
     )

@@ -8,9 +8,8 @@ from scipy.spatial import cKDTree
 from sklearn.datasets import load_digits, load_sample_images
 
 from manifoldrf import TriangleMesh, mesh_graph
-from manifoldrf._random import generator
-from manifoldrf._validation import FloatArray, IntArray
-from manifoldrf.fields.anchors import edges_of, farthest_anchors, nearest_along_edges
+from manifoldrf.geometry.paths import farthest_nodes, nearest_sources
+from reproduction.common import FloatArray, IntArray, generator
 from reproduction.mesh_data import builtin_mesh
 from reproduction.spd import spd_to_vectors, upper_entries
 
@@ -115,7 +114,7 @@ def plain_photographs(seed: int = 0, largest: int | None = None) -> Cloud:
 def parts_of(mesh: TriangleMesh, n_parts: int = _PARTS) -> IntArray:
     """The part of every vertex, (n,): cells around farthest seeds, by shortest paths along the edges."""
     graph = mesh_graph(mesh, weights="unit")
-    return np.asarray(nearest_along_edges(edges_of(graph), farthest_anchors(graph, n_parts))[0])
+    return nearest_sources(graph, farthest_nodes(graph, n_parts))
 
 
 @dataclass(frozen=True)

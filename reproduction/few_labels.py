@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,11 +25,9 @@ from scipy.spatial.distance import cdist
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.neighbors import NearestNeighbors
 
-from manifoldrf import DiffusionKernel, FarQueryWarning, GraphOptions, ManifoldRandomFeatures, estimate_dimension
-from manifoldrf._random import generator
-from manifoldrf._runtime import one_blas_thread, without_warnings
-from manifoldrf._validation import FloatArray, IntArray, reject
+from manifoldrf import DiffusionKernel, FarQueryWarning, KnnGraph, ManifoldRandomFeatures, estimate_dimension
 from reproduction.baselines import DiffusionMap, gaussian_kernel
+from reproduction.common import FloatArray, IntArray, generator, one_blas_thread, reject, without_warnings
 from reproduction.few_label_clouds import Cloud, Damage, digits, photographs, plain_photographs, scan
 from reproduction.record import Progress, Record
 from reproduction.smoothers import quietly
@@ -189,12 +186,10 @@ class Draw:
 OWN, OWN_VOTE = "MRF + ridge", "MRF + vote"
 
 # Graphs and steps of the walk; the first of each are from the paper.
-_GRAPHS: Mapping[str, GraphOptions] = MappingProxyType(
-    {
-        "8 neighbours": GraphOptions(kind="knn", n_neighbors=8),
-        "8 neighbours, local width": GraphOptions(kind="knn", n_neighbors=8, bandwidth="local"),
-    }
-)
+_GRAPHS: Mapping[str, KnnGraph] = {
+    "8 neighbours": KnnGraph(),
+    "8 neighbours, local width": KnnGraph(bandwidth="local"),
+}
 _TAUS = (20.0, 60.0, 200.0)
 _PENALTIES = (1e-2, 1.0)  # of a ridge, where rows have a mean squared length of one
 _WIDTHS = (1.0, 0.5, 0.25, 0.125, 2.0, 0.0625)  # of Gaussians, over scikit-learn's gamma="scale"
@@ -360,19 +355,17 @@ def _spreading_gaussian(stage: Stage) -> Iterator[Setting]:
             yield f"width {width:g}, alpha {alpha:g}", Spread(matrix, stage.own, kernel[len(stage.seen) :])
 
 
-METHODS: Mapping[str, Callable[[Stage], Iterator[Setting]]] = MappingProxyType(
-    {
-        OWN: functools.partial(_linear, operator.attrgetter("own_maps")),
-        OWN_VOTE: _own_votes,
-        "RBFSampler + ridge": functools.partial(_linear, _fourier_maps),
-        "Nystroem + ridge": functools.partial(_linear, _landmark_maps),
-        "DiffusionMap + ridge": functools.partial(_linear, _diffusion_maps),
-        "LabelSpreading, knn": _spreading_neighbors,
-        "LabelSpreading, rbf": _spreading_gaussian,
-        "kernel ridge, rbf": _kernel_ridge,
-        "kNN": _raw_neighbors,
-    }
-)
+METHODS: Mapping[str, Callable[[Stage], Iterator[Setting]]] = {
+    OWN: functools.partial(_linear, operator.attrgetter("own_maps")),
+    OWN_VOTE: _own_votes,
+    "RBFSampler + ridge": functools.partial(_linear, _fourier_maps),
+    "Nystroem + ridge": functools.partial(_linear, _landmark_maps),
+    "DiffusionMap + ridge": functools.partial(_linear, _diffusion_maps),
+    "LabelSpreading, knn": _spreading_neighbors,
+    "LabelSpreading, rbf": _spreading_gaussian,
+    "kernel ridge, rbf": _kernel_ridge,
+    "kNN": _raw_neighbors,
+}
 MAIN = (OWN, "LabelSpreading, knn", "kernel ridge, rbf", "kNN")  # where not all methods are run
 
 

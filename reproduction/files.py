@@ -7,8 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from manifoldrf._arrays import read_npz
-from manifoldrf._files import TEMPORARY, as_path
-from manifoldrf._validation import reject
+from reproduction.common import TEMPORARY, as_path, reject
 
 _MAX_TEXT = 8_000_000  # bytes; parsed JSON takes up to 27 times the memory of its text
 

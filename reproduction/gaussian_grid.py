@@ -33,16 +33,18 @@ import numpy as np
 from scipy import stats
 
 from manifoldrf import (
+    Counts,
     DiffusionKernel,
+    Exact,
     FlatTorus,
     HeatKernel,
     Signatures,
+    Walks,
     compute_signatures,
     grid_graph,
     heat_graph,
 )
-from manifoldrf._random import Streams, generator
-from manifoldrf._validation import FloatArray
+from reproduction.common import FloatArray, Streams, generator
 from reproduction.record import Progress, Record
 
 
@@ -453,7 +455,7 @@ def _saddle(config: Config) -> dict[str, FloatArray]:
     cells = np.full(n, 2 / (n - 1))
     cells[[0, -1]] /= 2  # half cells at the edges
     areas = (np.outer(cells, cells) * np.sqrt(1 + x**2 + y**2)).ravel()
-    graph = heat_graph(points, config.saddle_t, weights=areas, dim=2)
+    graph = heat_graph(points, config.saddle_t, volumes=areas, dim=2)
     source = int(np.argmin(np.linalg.norm(points[:, :2] - _SOURCE, axis=1)))
     kernel = HeatKernel(config.saddle_t).matrix(graph, cols=[source], per_volume=True)[:, 0]
     others = [int(np.argmin(np.linalg.norm(points[:, :2] - place, axis=1))) for place in _SAMPLES]

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,18 +18,17 @@ import numpy as np
 from manifoldrf import (
     FeatureWarning,
     Graph,
-    GraphOptions,
     GraphWarning,
+    HeatGraph,
     HeatKernel,
     HyperbolicSpace,
     ManifoldRandomFeatures,
+    Network,
     knn_graph,
     relative_error,
 )
-from manifoldrf._random import generator
-from manifoldrf._runtime import without_warnings
-from manifoldrf._validation import FloatArray
 from manifoldrf.metrics import align, errors_of
+from reproduction.common import FloatArray, generator, without_warnings
 from reproduction.exhaustion import (
     RELAXATION,
     STEPS,
@@ -79,10 +77,8 @@ class Recipe:
         if self.graph == "knn":
             graph = neighbor_graph(ball, nodes, known=known)
             return fitted(HeatKernel(local_time(graph, ball, t, inner)), graph, nodes.points)
-        weights = nodes.weights if known else "auto"
-        return fitted(
-            HeatKernel(t), GraphOptions(kind="heat", n_steps=STEPS, weights=weights, metric=ball), nodes.points
-        )
+        volumes = nodes.weights if known else None
+        return fitted(HeatKernel(t), HeatGraph(n_steps=STEPS, volumes=volumes, metric=ball), nodes.points)
 
 
 RECIPES = tuple(
@@ -112,16 +108,15 @@ class PaperRecipe:
         recipe = ManifoldRandomFeatures.paper(
             kernel=HeatKernel(local_time(graph, ball, t, inner)),
             graph=graph,
-            teacher_options={"n_walks": self.n_walks, "p_halt": 0.01},
-            field_options={"epochs": self.epochs, "batch": 32_768, "patience": None},
-            n_starts=self.n_starts,
+            teacher__n_walks=self.n_walks,
+            field=Network(epochs=self.epochs, batch=32_768, patience=None, n_starts=self.n_starts),
             random_state=0,
         )
         with _quiet():
             return recipe.fit(nodes.points)
 
 
-def fitted(kernel: HeatKernel, graph: Graph | GraphOptions, points: FloatArray) -> ManifoldRandomFeatures:
+def fitted(kernel: HeatKernel, graph: Graph | HeatGraph, points: FloatArray) -> ManifoldRandomFeatures:
     """Features with all nodes as anchors."""
     features = ManifoldRandomFeatures(kernel, normalize=False, n_features="all", graph=graph, random_state=0)
     with _quiet():
@@ -176,17 +171,15 @@ def _quiet() -> Iterator[None]:
 
 # --------------------------------------------------------------------------------------------------- the experiment
 # The paper's table of H^3: radius -> relative l2 error, RMSE in 1e-3.
-PAPER: Mapping[float, tuple[float, float]] = MappingProxyType(
-    {
-        2.0: (0.31, 3.3),
-        2.5: (0.29, 3.1),
-        3.0: (0.25, 2.7),
-        3.5: (0.26, 2.8),
-        4.0: (0.19, 2.1),
-        4.5: (0.21, 2.3),
-        5.0: (0.18, 1.9),
-    }
-)
+PAPER: Mapping[float, tuple[float, float]] = {
+    2.0: (0.31, 3.3),
+    2.5: (0.29, 3.1),
+    3.0: (0.25, 2.7),
+    3.5: (0.26, 2.8),
+    4.0: (0.19, 2.1),
+    4.5: (0.21, 2.3),
+    5.0: (0.18, 1.9),
+}
 BEST = Recipe()  # even nodes pushed apart, known weights, heat graph
 _SLICE = 161  # points along the drawn line
 
@@ -368,7 +361,7 @@ class _Bench:
     def _heat(
         self, ball: HyperbolicSpace, nodes: GradedPoints, steps: int, t: float | None = None
     ) -> ManifoldRandomFeatures:
-        options = GraphOptions(kind="heat", n_steps=steps, weights=nodes.weights, metric=ball)
+        options = HeatGraph(n_steps=steps, volumes=nodes.weights, metric=ball)
         return fitted(HeatKernel(self.config.t if t is None else t), options, nodes.points)
 
     def _cause(self, cause: str, nodes: GradedPoints, features: ManifoldRandomFeatures) -> dict[str, Any]:

@@ -4,16 +4,13 @@ import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
 from manifoldrf import TriangleMesh, mesh_graph
-from manifoldrf._files import as_path
-from manifoldrf._runtime import require
-from manifoldrf._validation import FloatArray, IntArray, check_integer, check_option, reject
-from manifoldrf.fields.anchors import edges_of, farthest_anchors, nearest_along_edges
 from manifoldrf.geometry.mesh_files import MESH_FORMATS
+from manifoldrf.geometry.paths import farthest_nodes, nearest_sources
+from reproduction.common import FloatArray, IntArray, as_path, check_integer, check_option, reject, require
 from reproduction.files import files_in
 
 # The meshes of the paper, in its order.
@@ -179,8 +176,8 @@ def coarsened(mesh: TriangleMesh, n_vertices: int) -> TriangleMesh:
     if n_vertices >= mesh.n_vertices:
         return mesh
     graph = mesh_graph(mesh, weights="unit")
-    kept = np.sort(farthest_anchors(graph, check_integer(n_vertices, "n_vertices", 4)))
-    owners = nearest_along_edges(edges_of(graph), kept)[0]
+    kept = np.sort(farthest_nodes(graph, check_integer(n_vertices, "n_vertices", 4)))
+    owners = nearest_sources(graph, kept)
     faces = owners[mesh.faces]  # (m, 3) positions among the kept ones
     corners = np.sort(faces, axis=1)
     proper = (corners[:, 0] >= 0) & (corners[:, 0] < corners[:, 1]) & (corners[:, 1] < corners[:, 2])
@@ -324,8 +321,6 @@ def _grid_faces(rows: int, columns: int, *, wrap: bool) -> IntArray:
     return np.vstack([np.column_stack([a, b, c]), np.column_stack([a, c, d])])
 
 
-_SCANS: Mapping[str, Callable[[], TriangleMesh]] = MappingProxyType({"bunny": _bunny, "cortex": _cortex})
-_SHAPES: Mapping[str, Callable[[int], TriangleMesh]] = MappingProxyType(
-    {"sheet": _sheet, "sphere": _sphere, "torus": _torus}
-)
+_SCANS: Mapping[str, Callable[[], TriangleMesh]] = {"bunny": _bunny, "cortex": _cortex}
+_SHAPES: Mapping[str, Callable[[int], TriangleMesh]] = {"sheet": _sheet, "sphere": _sphere, "torus": _torus}
 BUILTIN = (*_SCANS, *_SHAPES)

@@ -8,31 +8,18 @@ them needs a matrix that grows with the square of the mesh.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from manifoldrf._random import generator
-from manifoldrf._runtime import Progress, available, one_blas_thread, without_warnings
-from manifoldrf._validation import POSITIVE, FloatArray, Interval, check_integer, check_real, reject
-from manifoldrf.applications.interpolation import (
-    FieldInterpolator,
-    InterpolationWarning,
-    feature_action,
-    reached,
-    without_small,
-)
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.meshes import TriangleMesh, row_lengths, unit_rows
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf import FieldInterpolator, Graph, InterpolationWarning, TriangleMesh, knn_graph, mesh_graph
+from manifoldrf.applications.interpolation import feature_action, reached
+from manifoldrf.geometry.meshes import row_lengths, unit_rows
+from reproduction.common import FloatArray, Progress, available, generator, one_blas_thread, without_warnings
 from reproduction.mesh_data import THINGI10K_IDS, NamedMesh, builtin_by_name, find_meshes, mesh_files, read_named
 from reproduction.record import (
     Piece,
@@ -79,25 +66,22 @@ SPARSE, FEATURES, AUTO = "sparse features, N/8 anchors", "library features", "li
 GP, NEAREST, NEAREST_EDGES = "Gaussian process, unit weights", "nearest known in space", "nearest known along edges"
 AVERAGE = "32 nearest known, Gaussian mean"
 HARMONIC, BIHARMONIC = "harmonic, unit weights", "biharmonic, unit weights"
-PUBLISHED: Mapping[str, float] = MappingProxyType(
-    {
-        LEARNED: 0.85, UNIFORM: 0.85,
-        "RFF 256": 0.71, "ORF 256": 0.72, "PRF 256": 0.40, "PORF 256": 0.41,
-        "RFF 1024": 0.78, "ORF 1024": 0.78, "PRF 1024": 0.47, "PORF 1024": 0.43,
-    }
-)  # fmt: skip
-PUBLISHED_GROWTH: Mapping[str, float] = MappingProxyType(
-    {
-        LEARNED: 0.50,
-        "RFF 256": 1.06, "ORF 256": 1.01, "PRF 256": 1.09, "PORF 256": 0.97,
-        "RFF 1024": 1.10, "ORF 1024": 1.07, "PRF 1024": 1.13, "PORF 1024": 1.14,
-    }
-)  # fmt: skip
+PUBLISHED: Mapping[str, float] = {
+    LEARNED: 0.85, UNIFORM: 0.85,
+    "RFF 256": 0.71, "ORF 256": 0.72, "PRF 256": 0.40, "PORF 256": 0.41,
+    "RFF 1024": 0.78, "ORF 1024": 0.78, "PRF 1024": 0.47, "PORF 1024": 0.43,
+}  # fmt: skip
+PUBLISHED_GROWTH: Mapping[str, float] = {
+    LEARNED: 0.50,
+    "RFF 256": 1.06, "ORF 256": 1.01, "PRF 256": 1.09, "PORF 256": 0.97,
+    "RFF 1024": 1.10, "ORF 1024": 1.07, "PRF 1024": 1.13, "PORF 1024": 1.14,
+}  # fmt: skip
 LARGEST = 47_024  # vertices of the paper's largest mesh
 # Its times there, in seconds: of the full kernel, and of data and training of its network.
-PUBLISHED_TIMES: Mapping[str, Mapping[str, float]] = MappingProxyType(
-    {FULL: {"prepare_s": 2936.0, "interpolate_s": 0.42}, LEARNED: {"prepare_s": 171.0, "interpolate_s": 0.45}}
-)
+PUBLISHED_TIMES: Mapping[str, Mapping[str, float]] = {
+    FULL: {"prepare_s": 2936.0, "interpolate_s": 0.42},
+    LEARNED: {"prepare_s": 171.0, "interpolate_s": 0.45},
+}
 _TIMED_SIGMA = 0.05  # relative to the diagonal, for timing ambient features: the time does not depend on it
 
 
@@ -224,38 +208,14 @@ def _sparse(stage: Stage) -> Any:
     return sparse_features(_prepare_graph("gaussian", stage), stage.tau, stage.share, stage.seed)
 
 
-def _dense(stage: Stage) -> Any:
-    return dense_action(_prepare_graph("gaussian", stage), stage.tau)
+def _library_features(stage: Stage) -> FieldInterpolator:
+    task = stage.task
+    model = FieldInterpolator("features", tau=stage.tau, normalize=True, random_state=stage.seed)
+    return model.fit(_prepare_graph("gaussian", stage), task.values, task.known)
 
 
-def _library_features(stage: Stage) -> Any:
-    graph = _prepare_graph("gaussian", stage)
-    count = min(
-        graph.n_nodes, math.ceil(2.5 * graph.n_nodes / stage.tau)
-    )  # closer than the kernel is wide
-    features = ManifoldRandomFeatures(
-        DiffusionKernel(stage.tau),
-        count,
-        normalize=False,
-        quadrature="voronoi",
-        sparse_output=True,
-        random_state=stage.seed,
-    )
-    return without_small(features.fit_transform(graph), 1e-3)
-
-
-def _no_graph(stage: Stage) -> None:
-    del stage
-
-
-def _nearest(stage: Stage, nothing: None) -> FloatArray:
-    del nothing
-    return nearest_in_space(stage.task.points, stage.task.values, stage.task.known)
-
-
-def _average(stage: Stage, nothing: None) -> FloatArray:
-    del nothing
-    return average_neighbours(stage.task)
+def _refit(stage: Stage, model: FieldInterpolator) -> FloatArray:
+    return model.refit(stage.task.values, stage.task.known).predict()
 
 
 def _along_edges(stage: Stage, graph: Graph) -> FloatArray:
@@ -270,27 +230,25 @@ def as_paper(tau: float) -> dict[str, Method]:
         UNIFORM: _anchored("iid"),
         FARTHEST: _anchored("farthest"),
         SPARSE: Method(_sparse, Stage.fill_by),
-        FEATURES: Method(_library_features, Stage.fill_by),
+        FEATURES: Method(_library_features, _refit),
     }
 
 
 # Methods whose parameters are chosen on the known normals, or that have none.
-TUNED: Mapping[str, Method] = MappingProxyType(
-    {
-        KERNEL: interpolator("gaussian", method="kernel"),
-        KERNEL_UNIT: interpolator("unit", method="kernel"),
-        GP: interpolator("unit", 25_000, method="gp"),
-        HARMONIC: interpolator("unit", method="harmonic"),
-        "harmonic, Gaussian weights": interpolator("gaussian", method="harmonic"),
-        "harmonic, cotangent weights": interpolator("cotangent", method="harmonic"),
-        BIHARMONIC: interpolator("unit", method="biharmonic"),
-        "biharmonic, cotangent weights": interpolator("cotangent", method="biharmonic"),
-        AUTO: interpolator("unit", method="auto"),
-        NEAREST: Method(_no_graph, _nearest),
-        NEAREST_EDGES: Method(functools.partial(_prepare_graph, "gaussian"), _along_edges),
-        AVERAGE: Method(_no_graph, _average),
-    }
-)
+TUNED: Mapping[str, Method] = {
+    KERNEL: interpolator("gaussian", method="kernel"),
+    KERNEL_UNIT: interpolator("unit", method="kernel"),
+    GP: interpolator("unit", 25_000, method="gp"),
+    HARMONIC: interpolator("unit", method="harmonic"),
+    "harmonic, Gaussian weights": interpolator("gaussian", method="harmonic"),
+    "harmonic, cotangent weights": interpolator("cotangent", method="harmonic"),
+    BIHARMONIC: interpolator("unit", method="biharmonic"),
+    "biharmonic, cotangent weights": interpolator("cotangent", method="biharmonic"),
+    AUTO: interpolator("unit", method="auto"),
+    NEAREST: Method(lambda stage: None, lambda stage, _: nearest_in_space(stage.task)),
+    NEAREST_EDGES: Method(functools.partial(_prepare_graph, "gaussian"), _along_edges),
+    AVERAGE: Method(lambda stage: None, lambda stage, _: average_neighbours(stage.task)),
+}
 # Methods that are also run on large meshes.
 LARGE = (KERNEL, UNIFORM, SPARSE, HARMONIC, BIHARMONIC, NEAREST, NEAREST_EDGES)
 LARGE_AMBIENT = (("RFF", 1024),)
@@ -298,7 +256,11 @@ LARGE_AMBIENT = (("RFF", 1024),)
 
 def full_kernel(largest: int) -> Method:
     """The paper's dense kernel, up to this number of vertices."""
-    return Method(_dense, lambda stage, action: stage.task.fill(action), largest)
+    return Method(
+        lambda stage: dense_action(_prepare_graph("gaussian", stage), stage.tau),
+        lambda stage, action: stage.task.fill(action),
+        largest,
+    )
 
 
 def ambient_names(budgets: tuple[int, ...]) -> list[tuple[str, int]]:
@@ -314,37 +276,6 @@ def timed_methods(tau: float, budgets: tuple[int, ...]) -> dict[str, Method]:
     chosen = (KERNEL, GP, HARMONIC, BIHARMONIC, NEAREST, NEAREST_EDGES)
     found |= {f"{name}, tau by CV" if name == KERNEL else name: TUNED[name] for name in chosen}
     return found | {f"{name} {size}": _ambient(f"{name} {size}") for name, size in ambient_names(budgets)}
-
-
-# ------------------------------------------------------------------------------------------------------------ times
-@dataclass(frozen=True)
-class Timing:
-    """What is timed.
-
-    Attributes
-    ----------
-    sizes : tuple of int
-    tau : float
-    ambient : tuple of int
-        Numbers of ambient features.
-    largest_dense : int
-        Vertices up to which the dense kernel is formed.
-    repeats : int
-        Number of interpolations; the fastest is reported.
-    recipe : Recipe or None
-        The paper's, with few epochs and few candidates.
-    largest_learned : int
-        Largest number of vertices at which it is timed: for more, paths from all candidates to all nodes take
-        minutes.
-    """
-
-    sizes: tuple[int, ...]
-    tau: float
-    ambient: tuple[int, ...]
-    largest_dense: int
-    repeats: int
-    recipe: Recipe | None
-    largest_learned: int = 50_000
 
 
 # ----------------------------------------------------------------------------------------------- the learned recipe
@@ -397,27 +328,30 @@ def timed_shape() -> str:
     return "bunny" if available("pymeshfix") else "torus"
 
 
-def time_methods(timing: Timing, stage: Stage, size: int, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+def time_methods(
+    config: "Config", stage: Stage, size: int, tell: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
     """Times of all methods on one mesh, which may have some vertices more or less than ``size``."""
-    methods = timed_methods(timing.tau, timing.ambient) | {FULL: full_kernel(timing.largest_dense)}
-    compile_methods(timing)
+    methods = timed_methods(config.tau, config.ambient) | {FULL: full_kernel(config.largest_dense)}
+    compile_methods(config)
     for name, method in methods.items():
         if method.largest is None or size <= method.largest:
             tell(name)
-            yield _time(stage, name, method, timing.repeats)
-    if timing.recipe is not None and size <= timing.largest_learned:
+            yield _time(stage, name, method, config.repeats)
+    if config.time_learned and size <= config.largest_learned:
         tell(LEARNED)
-        yield _time_learned(stage, timing.recipe)
+        recipe = dataclasses.replace(config.recipe(config.timed_epochs), n_candidates=config.timed_candidates)
+        yield _time_learned(stage, recipe)
 
 
 @functools.cache
-def compile_methods(timing: Timing) -> None:
+def compile_methods(config: "Config") -> None:
     """Run all methods once on a small mesh, so that no measured time includes a compilation."""
     small = builtin_by_name("torus-400")
-    stage = Stage(small.name, small.mesh, 0.8, timing.tau, n_anchors=16)
-    for method in (*timed_methods(timing.tau, timing.ambient).values(), full_kernel(timing.largest_dense)):
+    stage = Stage(small.name, small.mesh, 0.8, config.tau, n_anchors=16)
+    for method in (*timed_methods(config.tau, config.ambient).values(), full_kernel(config.largest_dense)):
         method.fill(stage, method.prepare(stage))
-    if timing.recipe is not None:
+    if config.time_learned:
         warm_up(stage.mesh.vertices)
 
 
@@ -507,21 +441,6 @@ class Config:
     largest_learned: int = LARGEST  # vertices up to which it is timed
     repeats: int = 3  # number of interpolations; the fastest is reported
 
-    def __post_init__(self) -> None:
-        check_real(self.masked, "masked", Interval(0.0, 1.0, low_open=True, high_open=True))
-        check_real(self.tau, "tau", POSITIVE)
-        counts = ("n_anchors", "share", "n_walks", "epochs", "batch", "timed_epochs", "timed_candidates", "repeats")
-        for name in (*counts, "largest_full", "largest_dense", "largest_learned"):
-            check_integer(getattr(self, name), name, 1)
-        check_integer(self.n_learned, "n_learned", 0)
-        if self.n_meshes is not None:
-            check_integer(self.n_meshes, "n_meshes", 1)
-        for name in ("seeds", "ambient", "sigmas"):
-            if not getattr(self, name):
-                reject(name, "at least one number", getattr(self, name))
-        if any(size < 200 for size in self.sizes):
-            reject("sizes", "200 vertices at least", self.sizes)
-
     def of_part(self) -> dict[str, Any]:
         """All settings except those that say which parts there are."""
         return settings_without(self, "meshes", "n_meshes", "shapes", "n_learned", "sizes")
@@ -530,15 +449,6 @@ class Config:
         """The paper's learned recipe."""
         return Recipe(
             tau=self.tau, n_walks=self.n_walks, epochs=epochs, batch=self.batch, n_features=self.n_anchors
-        )
-
-    def timing(self) -> Timing:
-        """What is timed."""
-        recipe = None
-        if self.time_learned:
-            recipe = dataclasses.replace(self.recipe(self.timed_epochs), n_candidates=self.timed_candidates)
-        return Timing(
-            self.sizes, self.tau, self.ambient, self.largest_dense, self.repeats, recipe, self.largest_learned
         )
 
 
@@ -580,12 +490,12 @@ def run(
     parts : path, optional
         Where every mesh, every training and every timed size is kept when it is finished.
     """
-    timing = dataclasses.replace(config.timing(), sizes=config.sizes if data is None else ())
+    sizes = config.sizes if data is None else ()
     shape = timed_shape()
     # Rounding of matrix products depends on the number of threads.
     with one_blas_thread(), quietly():
         meshes, notes = choose_meshes(config, data)
-        found = finished_pieces(parts, "normals", config.of_part(), _pieces(config, meshes, timing, progress))
+        found = finished_pieces(parts, "normals", config.of_part(), _pieces(config, meshes, sizes, progress))
     learned = rows_of(found, "learned")
     scaling = with_extrapolated(rows_of(found, "scaling"))
     cells = rows_of(found, "cells")
@@ -611,7 +521,7 @@ def run(
     return Record("normals", settings, tables, sum(part.seconds for part in found), environment_of(found))
 
 
-def _pieces(config: Config, meshes: list[NamedMesh], timing: Timing, progress: Progress) -> Iterator[Piece]:
+def _pieces(config: Config, meshes: list[NamedMesh], sizes: tuple[int, ...], progress: Progress) -> Iterator[Piece]:
     """All that is measured: the meshes, trainings on the smallest, times at all sizes."""
     inputs = [{"checksum": checksum_of(item.mesh.vertices, item.mesh.faces)} for item in meshes]
     for place, item in enumerate(meshes):
@@ -620,9 +530,9 @@ def _pieces(config: Config, meshes: list[NamedMesh], timing: Timing, progress: P
     for place, item in enumerate(meshes[: config.n_learned]):
         stage = _stage(config, item, config.seeds[0])
         yield "learned", item.name, inputs[place], functools.partial(_learn, stage, config, progress)
-    for place, size in enumerate(timing.sizes):
-        tell = teller(progress, f"times at {size} vertices", place, len(timing.sizes))
-        rows = functools.partial(_time_at, config, size, timing, tell)
+    for place, size in enumerate(sizes):
+        tell = teller(progress, f"times at {size} vertices", place, len(sizes))
+        rows = functools.partial(_time_at, config, size, tell)
         yield "scaling", f"{timed_shape()}-{size}", {}, rows
 
 
@@ -635,9 +545,9 @@ def _learn(stage: Stage, config: Config, progress: Progress) -> Iterator[dict[st
     yield learn_on(stage, config.recipe(config.epochs), progress)
 
 
-def _time_at(config: Config, size: int, timing: Timing, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+def _time_at(config: Config, size: int, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     mesh = builtin_by_name(f"{timed_shape()}-{size}")
-    return time_methods(timing, _stage(config, mesh, config.seeds[0]), size, tell)
+    return time_methods(config, _stage(config, mesh, config.seeds[0]), size, tell)
 
 
 # --------------------------------------------------------------------------------------------------------- meshes

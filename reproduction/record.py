@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manifoldrf._files import as_path, atomic_paths, existing_file, writable_folder
-from manifoldrf._validation import FloatArray, reject
 from manifoldrf.cli.console import environment
+from reproduction.common import FloatArray, as_path, atomic_paths, existing_file, reject, writable_folder
 from reproduction.files import read_members, small_text
 
 Progress = Callable[[str, int, int], None]  # what is done, how many of these are done, and of how many

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from manifoldrf import TriangleMesh
-from manifoldrf._files import as_path, existing_file
-from manifoldrf._random import generator
-from manifoldrf._validation import (
+from reproduction.common import (
     POSITIVE,
     FloatArray,
     IntArray,
+    as_path,
     check_faces,
     check_integer,
     check_points,
     check_real,
+    existing_file,
+    generator,
     reject,
 )
 from reproduction.files import files_in, read_members

@@ -6,37 +6,48 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial import cKDTree
 
-from manifoldrf._random import Streams, generator
-from manifoldrf._runtime import Progress, without_warnings
-from manifoldrf._validation import FloatArray, IntArray, Interval, check_integer, check_option, check_real, reject
+from manifoldrf import (
+    DiffusionKernel,
+    Exact,
+    FeatureWarning,
+    Graph,
+    GraphWarning,
+    InterpolationWarning,
+    Network,
+    SeriesKernel,
+    Walks,
+    compute_signatures,
+    knn_graph,
+)
 from manifoldrf.applications.interpolation import (
     Action,
     BoolArray,
-    InterpolationWarning,
     feature_action,
     make_folds,
     nearest_known,
     weighted_means,
     without_small,
 )
-from manifoldrf.applications.interpolation import InterpolationWarning
-from manifoldrf.features.fitting import FeatureWarning
-from manifoldrf.fields.anchors import farthest_anchors, iid_anchors, voronoi_weights
-from manifoldrf.geometry.builders import knn_graph
-from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.neighbors import NeighborSearch
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.kernels.series import SeriesKernel
-from manifoldrf.paper.network import Network, NetworkField, TrainingInfo, fit_network
-
-from manifoldrf.signatures.teachers import Exact, compute_signatures
+from manifoldrf.features.anchors import voronoi_weights
+from manifoldrf.geometry.paths import farthest_nodes
+from manifoldrf.paper.network import NetworkField, TrainingInfo, fit_network
 from reproduction.baselines import ORF, PORF, PRF, RFF
+from reproduction.common import (
+    FloatArray,
+    IntArray,
+    Progress,
+    Streams,
+    check_integer,
+    check_option,
+    generator,
+    without_warnings,
+)
 
 # -------------------------------------------------------------------------------------------------- growth of times
 MEASURED, EXTRAPOLATED = "measured", "extrapolated"
@@ -148,7 +159,7 @@ def extrapolated(rows: Sequence[dict[str, Any]], method: str, sizes: Sequence[in
 # Score of predictions against the truth, both of shape (q, c): larger is better, rows of NaN count as misses.
 Score = Callable[[FloatArray, FloatArray], float]
 
-AMBIENT: Mapping[str, Callable[..., Any]] = MappingProxyType({"RFF": RFF, "ORF": ORF, "PRF": PRF, "PORF": PORF})
+AMBIENT: Mapping[str, Callable[..., Any]] = {"RFF": RFF, "ORF": ORF, "PRF": PRF, "PORF": PORF}
 # Bandwidths of ambient kernels over the diagonal of the box around the nodes: eight, evenly in the logarithm. The
 # narrowest is about an edge of 10,000 vertices, the widest blurs half the shape.
 SIGMAS = tuple(float(share) for share in np.geomspace(0.003, 0.4, 8))
@@ -276,11 +287,10 @@ def tune_ambient(task: Task, method: str, n_features: int, sigmas: tuple[float, 
 
 
 # --------------------------------------------------------------------------------------------------- plain lookups
-def nearest_in_space(points: FloatArray, values: FloatArray, known: BoolArray) -> FloatArray:
+def nearest_in_space(task: Task) -> FloatArray:
     """The value of the nearest known node, by distance in space, (n, c)."""
-    sources = np.flatnonzero(known)
-    nearest = NeighborSearch(points[sources]).knn(points, 1)[1][:, 0]
-    return np.asarray(values[sources[nearest]])
+    sources = np.flatnonzero(task.known)
+    return np.asarray(task.values[sources[cKDTree(task.points[sources]).query(task.points)[1]]])
 
 
 def nearest_on_edges(graph: Graph, values: FloatArray, known: BoolArray) -> FloatArray:
@@ -292,7 +302,7 @@ def nearest_on_edges(graph: Graph, values: FloatArray, known: BoolArray) -> Floa
 def average_neighbours(task: Task, k: int = _ENOUGH_NEIGHBOURS) -> FloatArray:
     """Gaussian mean of the nearest known values in space, (n, c), its width by cross-validation."""
     sources = np.flatnonzero(task.known)
-    gaps = NeighborSearch(task.points[sources]).knn(task.points[sources], 2)[0][:, 1]
+    gaps = cKDTree(task.points[sources]).query(task.points[sources], 2)[0][:, 1]
     unit = float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 1.0
 
     def fill(known: BoolArray, width: float) -> FloatArray:
@@ -307,7 +317,7 @@ def average_neighbours(task: Task, k: int = _ENOUGH_NEIGHBOURS) -> FloatArray:
 def _neighbour_action(points: FloatArray, known: BoolArray, k: int, sigma: float) -> Action:
     """K X with K the Gaussian of the k nearest known nodes in space."""
     sources = np.flatnonzero(known)
-    distances, columns = NeighborSearch(points[sources]).knn(points, min(k, len(sources)))
+    distances, columns = cKDTree(points[sources]).query(points, range(1, min(k, len(sources)) + 1))
     squares = (distances / sigma) ** 2
     # Relative to the nearest: a common factor of a row cancels, and nothing underflows.
     weights = np.exp(-(squares - squares[:, :1]) / 2)
@@ -345,10 +355,10 @@ def anchored_features(graph: Graph, tau: float, n_features: int, anchors: str, s
     """
     check_option(anchors, "anchors", ("iid", "farthest"))
     if anchors == "iid":
-        nodes = iid_anchors(graph.n_nodes, n_features, None, generator(seed, "uniform anchors"))
+        nodes = generator(seed, "uniform anchors").integers(0, graph.n_nodes, n_features)
         weights = np.full(n_features, 1 / n_features)
     else:
-        nodes = farthest_anchors(graph, min(n_features, graph.n_nodes))
+        nodes = farthest_nodes(graph, min(n_features, graph.n_nodes))
         weights = voronoi_weights(graph, np.ones(graph.n_nodes), nodes)
     rows = compute_signatures(
         graph, _powers(tau / 2), nodes, teacher=Exact(_TIGHTEST, "dense"), asymmetric=True, n_jobs=-1
@@ -393,16 +403,6 @@ class Recipe:
     # Nodes that pairs are drawn from; the paper says "uniformly". More candidates take memory, N x N, and give more
     # pairs than training can use.
     n_candidates: int = 5000
-
-    def __post_init__(self) -> None:
-        counts = ("n_neighbors", "n_walks", "epochs", "batch", "n_features", "n_candidates")
-        for name in (*counts, "n_dense"):
-            check_integer(getattr(self, name), name, 1)
-        check_integer(self.n_starts, "n_starts", 2)
-        check_real(self.tau, "tau", Interval(0.0, low_open=True))
-        check_real(self.p_halt, "p_halt", Interval(0.0, 1.0, low_open=True, high_open=True))
-        if self.n_features > self.n_candidates:
-            reject("n_features", f"at most `n_candidates`, {self.n_candidates}", self.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -451,9 +451,8 @@ def learn_field(
     graph = knn_graph(points, n_neighbors=min(recipe.n_neighbors, len(points) - 1))
     starts = _some(streams, "starts", n_vertices, recipe.n_starts)
     candidates = _some(streams, "candidates", len(points), recipe.n_candidates)
-    walks: dict[str, Any] = {"n_walks": recipe.n_walks, "p_halt": recipe.p_halt, "seed": seed, "n_jobs": -1}
-    kernel = DiffusionKernel(recipe.tau)
-    rows = compute_signatures(graph, kernel, starts, teacher="walks", progress=progress, **walks).rows
+    walks, kernel = Walks(recipe.n_walks, recipe.p_halt), DiffusionKernel(recipe.tau)
+    rows = compute_signatures(graph, kernel, starts, teacher=walks, seed=seed, progress=progress).rows
     data = graph, starts, candidates, sparse.csr_array(rows)[:, candidates]
     options = Network(epochs=recipe.epochs, batch=recipe.batch, patience=None, device="cpu")
     clock: list[float] = []

@@ -12,14 +12,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf._runtime import Progress
-from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_option, check_real
-from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.teachers import Counts, Exact, Signatures, Walks, compute_signatures
+from manifoldrf import Counts, DiffusionKernel, Exact, Graph, Signatures, Walks, compute_signatures, relative_error
+from reproduction.common import FloatArray, Progress
 from reproduction.record import Record
-from reproduction.surface_graphs import SURFACES, paper_graph
+from reproduction.surface_graphs import paper_graph
 
 # The number of walks follows from the budget of steps.
 ESTIMATORS: dict[str, Walks | Counts] = {
@@ -44,15 +40,6 @@ class Config:
     n_starts: int = 32  # rows over which errors are taken
     budgets: tuple[float, ...] = (1e4, 1e5, 1e6)  # steps per start; the paper's walks take about 1e6
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_integer(self.n_nodes, "n_nodes", 100)
-        check_integer(self.n_starts, "n_starts", 1, self.n_nodes)
-        check_real(self.tau, "tau", POSITIVE)
-        for budget in self.budgets:
-            check_real(budget, "budgets", POSITIVE)
-        for name in self.surfaces:
-            check_option(name, "surfaces", list(SURFACES))
 
 
 SIZES = {"smoke": Config(n_nodes=1000, n_starts=16, budgets=(1e4, 1e5)), "paper": Config()}

@@ -18,18 +18,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 
-from manifoldrf._files import as_path
-from manifoldrf._random import Streams, generator
-from manifoldrf._runtime import filtered, require, thread_pool
-from manifoldrf._validation import (
+from reproduction.common import (
     NONNEGATIVE,
     FloatArray,
     IntArray,
+    Streams,
+    as_path,
     check_integer,
     check_jobs,
     check_points,
     check_real,
+    filtered,
+    generator,
     reject,
+    require,
+    thread_pool,
 )
 from reproduction.record import Progress
 from reproduction.spd import spd_to_vectors

@@ -8,7 +8,6 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,8 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from manifoldrf import TriangleMesh
-from manifoldrf._runtime import require
-from manifoldrf._validation import FloatArray, IntArray, check_integer
 from manifoldrf.geometry.manifolds import product, thinned
+from reproduction.common import FloatArray, IntArray, check_integer, require
 
 HALF_WIDTH = 0.4  # of the Mobius strip, whose central circle has radius 1
 PUSH = 0.1  # of its two-sided cover along the normal: the sheet passes itself at twice this distance
@@ -222,15 +220,13 @@ class Tokens:
         return np.asarray(values / values.std(axis=0))
 
 
-SURFACES: Mapping[str, TokenSurface] = MappingProxyType(
-    {
-        surface.name: surface
-        for surface in (
-            TokenSurface("mobius", functools.partial(strip, turns=1, push=0.0), (320, 41), "flipped"),
-            TokenSurface("mobius2", functools.partial(strip, turns=2, push=PUSH), (704, 41), "closed"),
-            TokenSurface("swiss", _roll, (260, 57), "open"),
-            TokenSurface("folded", _accordion, (320, 57), "open"),
-        )
-    }
-)
+SURFACES: Mapping[str, TokenSurface] = {
+    surface.name: surface
+    for surface in (
+        TokenSurface("mobius", functools.partial(strip, turns=1, push=0.0), (320, 41), "flipped"),
+        TokenSurface("mobius2", functools.partial(strip, turns=2, push=PUSH), (704, 41), "closed"),
+        TokenSurface("swiss", _roll, (260, 57), "open"),
+        TokenSurface("folded", _accordion, (320, 57), "open"),
+    )
+}
 TOUCHING = ("mobius2", "swiss", "folded")  # where sheets pass each other closely

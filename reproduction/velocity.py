@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,9 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from manifoldrf import FieldInterpolator, Graph, TriangleMesh, knn_graph, mesh_graph, relative_error
-from manifoldrf._random import generator
-from manifoldrf._runtime import one_blas_thread
-from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.applications.interpolation import feature_action
 from manifoldrf.geometry.meshes import row_lengths, unit_rows
+from reproduction.common import FloatArray, IntArray, generator, one_blas_thread
 from reproduction.normals import (
     AVERAGE,
     FARTHEST,
@@ -226,11 +223,6 @@ def ambient(name: str, sigma: float) -> Method:
     return Method(prepare, Scene.fill_by)
 
 
-def _nearest(scene: Scene, nothing: None) -> FloatArray:
-    del nothing
-    return nearest_in_space(scene.task.points, scene.task.values, scene.task.known)
-
-
 FULL_METHOD = Method(lambda scene: dense_action(scene.knn, scene.tau), _apply)
 # With the paper's tau. All methods except those on edges of the mesh also work for nodes on faces.
 AS_PAPER: dict[str, Method] = {
@@ -247,7 +239,7 @@ AS_PAPER: dict[str, Method] = {
 TUNED: dict[str, Method] = {
     KNN: _library("knn", "kernel"),
     EDGES: _library("edges", "kernel"),
-    NEAREST: Method(lambda scene: None, _nearest),
+    NEAREST: Method(lambda scene: None, lambda scene, nothing: nearest_in_space(scene.task)),
     AVERAGE: Method(lambda scene: None, lambda scene, nothing: average_neighbours(scene.task)),
     "harmonic, kNN graph": _library("knn", "harmonic"),
     "biharmonic, kNN graph": _library("knn", "biharmonic"),
@@ -264,38 +256,32 @@ SEQUENCES = (
     "flag_mujoco_01", "flag_mujoco_02", "tshirt_wind_iter00", "tshirt_wind_iter03", "elastic_cow", "horse_gallop",
     "samba",
 )  # fmt: skip
-PUBLISHED: Mapping[str, float] = MappingProxyType(
-    {
-        LEARNED: 0.93, UNIFORM: 0.93,
-        "RFF 256": 0.65, "ORF 256": 0.66, "PRF 256": 0.68, "PORF 256": 0.69,
-        "RFF 1024": 0.66, "ORF 1024": 0.79, "PRF 1024": 0.70, "PORF 1024": 0.70,
-    }
-)  # fmt: skip
-PUBLISHED_GROWTH: Mapping[str, float] = MappingProxyType(
-    {
-        LEARNED: 0.71,
-        "RFF 256": 1.18, "ORF 256": 1.20, "PRF 256": 1.19, "PORF 256": 1.19,
-        "RFF 1024": 1.03, "ORF 1024": 1.02, "PRF 1024": 1.04, "PORF 1024": 1.03,
-    }
-)  # fmt: skip
+PUBLISHED: Mapping[str, float] = {
+    LEARNED: 0.93, UNIFORM: 0.93,
+    "RFF 256": 0.65, "ORF 256": 0.66, "PRF 256": 0.68, "PORF 256": 0.69,
+    "RFF 1024": 0.66, "ORF 1024": 0.79, "PRF 1024": 0.70, "PORF 1024": 0.70,
+}  # fmt: skip
+PUBLISHED_GROWTH: Mapping[str, float] = {
+    LEARNED: 0.71,
+    "RFF 256": 1.18, "ORF 256": 1.20, "PRF 256": 1.19, "PORF 256": 1.19,
+    "RFF 1024": 1.03, "ORF 1024": 1.02, "PRF 1024": 1.04, "PORF 1024": 1.03,
+}  # fmt: skip
 # Columns of the table of sequences: (method, setting).
-MAIN: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "knn_20": (KNN, "as_paper"),
-        "uniform_256": (UNIFORM, "as_paper"),
-        "farthest_256": (FARTHEST, "as_paper"),
-        "sparse": (SPARSE, "as_paper"),
-        "mesh_20": (EDGES, "as_paper"),
-        "rff_1024": ("RFF 1024", "as_paper"),
-        "nearest": (NEAREST, "tuned"),
-        "average": (AVERAGE, "tuned"),
-        "knn_cv": (KNN, "tuned"),
-        "mesh_cv": (EDGES, "tuned"),
-        "biharmonic_knn": ("biharmonic, kNN graph", "tuned"),
-        "biharmonic_unit": ("biharmonic, mesh edges, unit", "tuned"),
-        "biharmonic_mesh": ("biharmonic, mesh edges, cotangent", "tuned"),
-    }
-)
+MAIN: Mapping[str, tuple[str, str]] = {
+    "knn_20": (KNN, "as_paper"),
+    "uniform_256": (UNIFORM, "as_paper"),
+    "farthest_256": (FARTHEST, "as_paper"),
+    "sparse": (SPARSE, "as_paper"),
+    "mesh_20": (EDGES, "as_paper"),
+    "rff_1024": ("RFF 1024", "as_paper"),
+    "nearest": (NEAREST, "tuned"),
+    "average": (AVERAGE, "tuned"),
+    "knn_cv": (KNN, "tuned"),
+    "mesh_cv": (EDGES, "tuned"),
+    "biharmonic_knn": ("biharmonic, kNN graph", "tuned"),
+    "biharmonic_unit": ("biharmonic, mesh edges, unit", "tuned"),
+    "biharmonic_mesh": ("biharmonic, mesh edges, cotangent", "tuned"),
+}
 _TIMED_TUNED = (NEAREST, "harmonic, kNN graph", "biharmonic, kNN graph")
 
 

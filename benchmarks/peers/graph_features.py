@@ -16,7 +16,7 @@ from scipy import sparse
 
 from benchmarks.peers.actions import poisson_sum
 from benchmarks.peers.measure import Row, once, timed
-from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph, relative_error
+from manifoldrf import Counts, DiffusionKernel, Exact, Sphere, Walks, compute_signatures, knn_graph, relative_error
 
 JOB = "graph features"
 TAU, N_ROWS = 5.0, 64
@@ -102,10 +102,13 @@ def plain_python(problem, n_walks):
     return problem.row(f"Algorithm 1 in plain Python, {n_walks} walks", seconds, features, "one core")
 
 
-def sampled(problem, teacher, seconds, **options):
+def sampled(problem, name, teacher, seconds):
     """Our walks, as many as take so long."""
-    settings = {"teacher": teacher, "seed": 0, "n_jobs": -1} | options
-    compute = functools.partial(compute_signatures, problem.graph, problem.kernel, **settings)
+
+    def compute(nodes=None, n_walks=8):
+        own = teacher.with_params(n_walks=n_walks)
+        return compute_signatures(problem.graph, problem.kernel, nodes, teacher=own, seed=0, n_jobs=-1)
+
     some = np.arange(0, problem.graph.n_nodes, TRIAL)
     compute(some[:8], n_walks=8)  # loads the compiled code
     n_walks, taken = 8, 0.0
@@ -114,21 +117,23 @@ def sampled(problem, teacher, seconds, **options):
         taken = once(functools.partial(compute, some, n_walks=n_walks))[0]
     n_walks = max(1, min(MOST_WALKS, int(n_walks * SHARE * seconds / (TRIAL * taken))))
     spent, found = once(functools.partial(compute, n_walks=n_walks))
-    return problem.row(f"manifoldrf, {teacher}, {n_walks} walks", spent, sparse.csr_array(found.rows))
+    return problem.row(f"manifoldrf, {name}, {n_walks} walks", spent, sparse.csr_array(found.rows))
 
 
 def few(problem, n_walks):
     """Our counted walkers, no more than a peer may afford."""
-    compute = functools.partial(compute_signatures, problem.graph, problem.kernel, teacher="counts", n_jobs=-1)
-    seconds, found = timed(functools.partial(compute, n_walks=n_walks, seed=0))
+    compute = functools.partial(
+        compute_signatures, problem.graph, problem.kernel, teacher=Counts(n_walks), n_jobs=-1
+    )
+    seconds, found = timed(functools.partial(compute, seed=0))
     return problem.row(f"manifoldrf, counts, {n_walks} walks", seconds, sparse.csr_array(found.rows))
 
 
 def deterministic(problem, tol):
     """Our rows by polynomials, without walks."""
-    compute = functools.partial(compute_signatures, problem.graph, problem.kernel, teacher="frontier", n_jobs=-1)
-    compute(problem.nodes[:8], tol=tol)  # loads the compiled code
-    seconds, found = once(functools.partial(compute, tol=tol))
+    compute = functools.partial(compute_signatures, problem.graph, problem.kernel, n_jobs=-1)
+    compute(problem.nodes[:8], teacher=Exact(tol, "sparse"))  # loads the compiled code
+    seconds, found = once(functools.partial(compute, teacher=Exact(tol, "sparse")))
     return problem.row(f"manifoldrf, frontier to {tol:g}, no walks", seconds, found.rows)
 
 
@@ -140,7 +145,7 @@ def run(size):
         yield peer
         yield plain_python(problem, plain_walks)
         yield few(problem, MORE * peer_walks)
-        yield sampled(problem, "walks", peer.evaluation, p_halt=P_HALT)
-        yield sampled(problem, "counts", peer.evaluation)
+        yield sampled(problem, "walks", Walks(p_halt=P_HALT), peer.evaluation)
+        yield sampled(problem, "counts", Counts(), peer.evaluation)
         for tol in (1e-3, 1e-6):
             yield deterministic(problem, tol)

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import eigsh, expm_multiply
 
 from benchmarks.peers.filters import heat_filter, pygsp_graph
 from benchmarks.peers.measure import Row, not_run, once, timed
-from manifoldrf import HeatKernel, compute_signatures, mesh_graph, relative_error
+from manifoldrf import Exact, HeatKernel, compute_signatures, mesh_graph, relative_error
 from reproduction.mesh_data import builtin_mesh
 
 JOB = "mesh"
@@ -86,7 +86,7 @@ def check(problem):
 
 def own_kernel(graph, problem, t, tol):
     """The kernel as inner products of the features of the vertices."""
-    found = compute_signatures(graph, HeatKernel(t), problem.nodes, teacher="exact", tol=tol, n_jobs=-1)
+    found = compute_signatures(graph, HeatKernel(t), problem.nodes, teacher=Exact(tol), n_jobs=-1)
     roots = np.sqrt(graph.weights[problem.nodes])
     return found.gram() / roots[:, None] / roots
 

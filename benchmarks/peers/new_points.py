@@ -15,7 +15,7 @@ from pydiffmap.diffusion_map import DiffusionMap
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from benchmarks.peers.measure import BY_DEFAULT, Row, once, timed
-from manifoldrf import GraphOptions, HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
+from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
 
 JOB = "new points"
 N_SCORED = 512
@@ -114,7 +114,7 @@ class Problem:
 
 def own_model(problem, n_features, n_steps=None):
     """Features of this library, sparse, before the fit."""
-    graph = None if n_steps is None else GraphOptions(n_steps=n_steps)
+    graph = None if n_steps is None else HeatGraph(n_steps=n_steps)
     return ManifoldRandomFeatures(
         HeatKernel(problem.space.t),
         normalize=False,

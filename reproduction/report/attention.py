@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import lines, pyplot
 
 import reproduction.report.style as ink
-from manifoldrf._validation import FloatArray
+from reproduction.common import FloatArray
 from reproduction.record import Record
 from reproduction.report.drawing import VIEW, frame, view_from
 from reproduction.report.style import TITLES, WIDTH, legend_below, save_figure, styled

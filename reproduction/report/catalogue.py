@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from manifoldrf._validation import check_option
+from reproduction.common import check_option
 from reproduction.record import Progress, Record
 from reproduction.report.style import FORMATS
 

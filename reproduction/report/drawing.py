@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib import collections, colors, pyplot
 from scipy.spatial import KDTree
 
-from manifoldrf._validation import FloatArray
-from manifoldrf.explorer.contents import neighbor_axes
+from reproduction.common import FloatArray
 from reproduction.report.style import COLOURS, DIFFERENCES
 
 Limits = tuple[float, float]
@@ -120,8 +119,9 @@ def common_limits(fields: Sequence[FloatArray], colours: str = COLOURS) -> Limit
 
 def _normals(points: FloatArray, rows: Sequence[int]) -> FloatArray:
     """Normals of the surface at some nodes, with arbitrary signs; shape (n, 3)."""
-    normals: FloatArray = neighbor_axes(points, _NEIGHBOURS, np.asarray(rows))[1][:, :, 0]
-    return normals
+    around = points[KDTree(points).query(points[np.asarray(rows)], min(_NEIGHBOURS, len(points)))[1]]
+    around = around - around.mean(axis=1, keepdims=True)
+    return np.asarray(np.linalg.eigh(np.einsum("nki,nkj->nij", around, around))[1][:, :, 0])
 
 
 def _gaps(points: FloatArray, count: int) -> FloatArray:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import cm, colors, pyplot, ticker
 
 import reproduction.report.style as ink
-from manifoldrf._validation import FloatArray
+from reproduction.common import FloatArray
 from reproduction.record import Record
 from reproduction.report.drawing import common_limits, draw_patches, view_from
 from reproduction.report.style import (

@@ -9,9 +9,8 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from manifoldrf._files import as_path
-from manifoldrf._validation import reject
 from manifoldrf.cli.console import Row, cell, columns, duration, is_text
+from reproduction.common import as_path, reject
 from reproduction.files import files_in
 from reproduction.record import Record
 from reproduction.report.catalogue import CATALOGUE, WITH_DATA, Entry

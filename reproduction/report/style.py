@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from manifoldrf._files import as_path, atomic_path
-from manifoldrf._validation import check_option
+from reproduction.common import as_path, atomic_path, check_option
 from reproduction.record import Record
 
 FORMATS = ("png", "pdf", "svg")

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib import pyplot
 
 import reproduction.report.style as ink
-from manifoldrf._validation import FloatArray
 from manifoldrf.metrics import align
+from reproduction.common import FloatArray
 from reproduction.record import Record
 from reproduction.report.drawing import common_limits, draw_field, view_of_peak
 from reproduction.report.style import (

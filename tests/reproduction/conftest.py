@@ -12,6 +12,7 @@ QUICK = {
     "test_catalogue.py",
     "test_commands.py",
     "test_pages.py",
+    "test_paper_recipe.py",
     "test_record.py",
     "test_teachers.py",
 }

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from manifoldrf.torch import linear_attention
 from reproduction import attention as methods
 from reproduction.attention import METHODS, NYSTROM, OWN, PAPER, RBF, SIZES, Config, draw_trial, run
 from reproduction.token_surfaces import Tokens

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.kernels.graph_kernels import PowerKernel
+from manifoldrf import KnnGraph, ManifoldRandomFeatures, PowerKernel
 from reproduction.baselines import RFF
 from reproduction.brodatz import (
     BALANCED,
@@ -24,7 +23,6 @@ from reproduction.brodatz import (
     Grids,
     Recipe,
     Stage,
-    graph_options,
     learned_settings,
     run,
     validate,
@@ -85,7 +83,7 @@ def own_features(n_neighbors, power):
         normalize=False,
         n_features="all",
         field="step",
-        graph=graph_options(n_neighbors),
+        graph=KnnGraph(n_neighbors=n_neighbors, bandwidth="local"),
         sparse_output=True,
     )
 

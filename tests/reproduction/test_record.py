@@ -99,5 +99,5 @@ def test_a_part_that_was_killed_between_its_two_files_is_measured_again(tmp_path
 def test_objects_in_an_archive_are_refused(tmp_path):
     file = tmp_path / "objects.npz"
     np.savez(file, x=np.array([{}], dtype=object))
-    with pytest.raises(ValueError, match="`path` must be an"):
+    with pytest.raises(ValueError, match="`path` must be a readable"):
         read_members(file, "path")

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from manifoldrf.applications.filling import feature_action
+from manifoldrf.applications.interpolation import feature_action
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error
@@ -85,7 +85,7 @@ class TestLookups:
         flat = np.abs(place[:, 0] / 0.12 - np.round(place[:, 0] / 0.12)) < 1e-9
         flat &= np.abs(mesh.vertices[:, 0] - 0.5) < 0.3
         along = nearest_on_edges(mesh_graph(mesh), place, known)[flat]
-        across = nearest_in_space(mesh.vertices, place, known)[flat]
+        across = nearest_in_space(Task(mesh.vertices, place, known, squared_score))[flat]
         assert np.abs(along - place[flat]).max() < 0.06
         assert np.abs(across - place[flat]).max() > 0.1
 

@@ -50,7 +50,13 @@ def test_the_catalogue_loads_no_experiment_before_it_is_asked_for():
         "print([m for m in sys.modules if m.split('.')[0] in ('reproduction', 'matplotlib', 'torch')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = {"reproduction", "reproduction.files", "reproduction.record", "reproduction.report"}
+    loaded = {
+        "reproduction",
+        "reproduction.common",
+        "reproduction.files",
+        "reproduction.record",
+        "reproduction.report",
+    }
     assert set(ast.literal_eval(done.stdout)) == loaded | {
         f"reproduction.report.{n}" for n in ("catalogue", "style")
     }
