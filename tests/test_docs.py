@@ -25,12 +25,14 @@ from reproduction.commands import app as experiments
 
 ROOT = Path(__file__).parents[1]
 # Not the gallery, which sphinx generates from the examples; they are tested in test_examples.py.
-FOLDERS = [ROOT / "docs" / name for name in ("", "tutorials", "guide", "reliability", "development")]
+FOLDERS = [ROOT / "docs" / name for name in ("", "tutorials", "guide", "development")]
 PAGES = sorted(page.relative_to(ROOT).as_posix() for folder in FOLDERS for page in folder.glob("*.md"))
 PAGES.append("README.md")
 
 # Pages whose blocks take about a second and a half of one core or more.
 LONG = {
+    "README.md",
+    "docs/comparisons.md",
     "docs/explorer.md",
     "docs/extending.md",
     "docs/getting_started.md",
@@ -48,7 +50,6 @@ LONG = {
     "docs/guide/regression.md",
     "docs/guide/saving.md",
     "docs/guide/signatures.md",
-    "docs/guide/when_not.md",
     "docs/tutorials/graph.md",
     "docs/tutorials/table.md",
 }
