@@ -2,7 +2,9 @@
 
 import struct
 import sys
+from pathlib import Path
 
+import meshio
 import nibabel
 import numpy as np
 import pytest
@@ -40,7 +42,7 @@ def test_files_keep_every_bit_at_every_size(tmp_path, kind):
 def test_an_area_far_from_the_origin_is_kept_or_a_warning_says_that_it_is_not(tmp_path, kind):
     sphere = trimesh.creation.icosphere(3)
     mesh = TriangleMesh(sphere.vertices + 5e6, sphere.faces)
-    if kind == "stl":
+    if kind in ("stl", "glb"):
         with pytest.warns(UserWarning, match="rounds positions to single precision.* .ply file keeps"):
             mesh.save(tmp_path / f"mesh.{kind}")
     else:
@@ -58,7 +60,7 @@ def test_stl_says_that_it_splits_vertices_when_it_is_written_and_merges_equal_on
     assert TriangleMesh.load(tmp_path / "text.stl").n_vertices == 4
 
 
-@pytest.mark.parametrize("kind", ["stl"])
+@pytest.mark.parametrize("kind", ["stl", "glb"])
 def test_coordinates_beyond_single_precision_are_refused_before_anything_is_written(tmp_path, kind):
     with pytest.raises(ValueError, match=r"`path` must be .* beyond single precision"):
         TriangleMesh([[0, 0, 0], [1e40, 0, 0], [0, 1, 0]], [[0, 1, 2]]).save(tmp_path / f"mesh.{kind}")
@@ -151,6 +153,49 @@ def test_an_obj_file_keeps_its_vertices_across_seams_and_relative_indices(tmp_pa
     assert_same(TriangleMesh.load(tmp_path / "mesh.obj"), wanted, [[0, 1, 2], [0, 1, 3], [0, 2, 3]])
 
 
+def test_the_parts_of_a_glb_scene_are_placed_and_joined(tmp_path):
+    scene, move = trimesh.Scene(), trimesh.transformations.translation_matrix([5, 0, 0])
+    for place in (np.eye(4), move):
+        scene.add_geometry(trimesh.Trimesh(TETRAHEDRON, ITS_FACES, process=False), transform=place)
+    (tmp_path / "two.glb").write_bytes(scene.export(file_type="glb"))
+    mesh = TriangleMesh.load(tmp_path / "two.glb")
+    whole = TriangleMesh(TETRAHEDRON, ITS_FACES)
+    assert (mesh.n_vertices, mesh.report().components) == (8, 2)
+    np.testing.assert_allclose(mesh.face_areas(), np.tile(whole.face_areas(), 2), rtol=1e-6)
+    np.testing.assert_array_equal(np.ptp(mesh.vertices, axis=0), [6, 1, 1])
+
+
+# ---------------------------------------------------------------------------------------------- meshio and nibabel
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("a.vtk", "vtk"),
+        ("b.vtk", "vtk42"),
+        ("c.vtu", "vtu"),
+        ("d.msh", "gmsh"),
+        ("e.msh", "gmsh22"),
+        ("f.mesh", "medit"),
+    ],
+)
+def test_meshio_reads_triangles_and_quadrilaterals_beside_lines(tmp_path, name, form):
+    points = np.array([*TETRAHEDRON, [5, 0, 0], [6, 0, 0], [6, 1, 0], [5, 1, 0]])
+    others = [] if form == "gmsh" else [("line", [[0, 1]]), ("quad", [[4, 5, 6, 7]])]  # it writes one type only
+    meshio.write(tmp_path / name, meshio.Mesh(points, [("triangle", ITS_FACES), *others]), file_format=form)
+    halves = [[4, 5, 6], [4, 6, 7]] if others else []
+    assert_same(TriangleMesh.load(tmp_path / name), points, [*ITS_FACES, *halves])
+    meshio.write(tmp_path / name, meshio.Mesh(TETRAHEDRON, [("tetra", [[0, 1, 2, 3]])]), file_format=form)
+    with pytest.raises(ValueError, match=rf"{name}: it has cells of type tetra"):
+        TriangleMesh.load(tmp_path / name)
+
+
+def test_files_that_vtk_wrote_are_read_or_refused_with_a_remedy():
+    folder = Path(__file__).parents[1] / "data" / "vtk"  # a tetrahedron, written by VTK 9.7
+    assert_same(TriangleMesh.load(folder / "grid_binary.vtk"), TETRAHEDRON, ITS_FACES)
+    for name in ("version_5_text.vtk", "surface.vtp"):
+        with pytest.raises(ValueError, match=r"pyvista\.read"):
+            TriangleMesh.load(folder / name)
+
+
 @pytest.mark.parametrize("encoding", ["ASCII", "B64BIN", "B64GZ"])
 def test_gii_files_are_read(tmp_path, encoding):
     parts = (("POINTSET", TETRAHEDRON.astype("f4")), ("TRIANGLE", np.array(ITS_FACES, "i4")))
@@ -167,7 +212,9 @@ def test_gii_files_are_read(tmp_path, encoding):
         TriangleMesh.load(tmp_path / "points.gii")
 
 
-@pytest.mark.parametrize(("kind", "package"), [("gii", "nibabel"), ("obj", "mapbox_earcut")])
+@pytest.mark.parametrize(
+    ("kind", "package"), [("gii", "nibabel"), ("msh", "meshio.gmsh"), ("obj", "mapbox_earcut")]
+)
 def test_formats_of_the_extra_name_it_if_it_is_missing(tmp_path, monkeypatch, kind, package):
     (tmp_path / f"mesh.{kind}").write_text(polygon_file("obj", COMB))
     monkeypatch.setitem(sys.modules, package, None)
@@ -179,7 +226,9 @@ def test_formats_of_the_extra_name_it_if_it_is_missing(tmp_path, monkeypatch, ki
 
 @pytest.mark.parametrize("name", ["mesh", "mesh.ply.gz", "mesh.stp", ".ply"])
 def test_an_unknown_format_names_the_known_ones(tmp_path, name):
-    with pytest.raises(ValueError, match=r"`path` must be a file name ending in \.ply, \.obj, \.stl, \.off"):
+    with pytest.raises(ValueError, match=r"`path` must be a file name ending in \.ply, \.obj, \.stl, \.off, \.glb"):
         TriangleMesh.load(tmp_path / name)
-    with pytest.raises(ValueError, match=r"`path` must be a file name ending in \.ply, \.obj, \.stl, \.off; "):
+    with pytest.raises(
+        ValueError, match=r"`path` must be a file name ending in \.ply, \.obj, \.stl, \.off, \.glb\. "
+    ):
         TriangleMesh(TETRAHEDRON, ITS_FACES).save(tmp_path / "mesh.vtk")

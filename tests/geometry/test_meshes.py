@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from manifoldrf.geometry import meshes as _triangles
 from manifoldrf.geometry.meshes import TriangleMesh
 
-FORMATS = ["ply", "obj", "stl", "off"]
+FORMATS = ["ply", "obj", "stl", "off", "glb"]
 
 # A unit cube with outward faces: corners by binary digits x y z, two triangles a side.
 CUBE_VERTICES = np.array([[x, y, z] for x in (0.0, 1.0) for y in (0.0, 1.0) for z in (0.0, 1.0)])
@@ -404,7 +404,7 @@ class TestClosestPoints:
 
 
 class TestFiles:
-    @pytest.mark.parametrize("kind", ["ply", "obj", "off"])
+    @pytest.mark.parametrize("kind", ["ply", "obj", "off", "glb"])
     def test_round_trip_keeps_vertices_faces_and_order(self, tmp_path, kind):
         rng = np.random.default_rng(0)
         ball = sphere(2)
@@ -415,7 +415,8 @@ class TestFiles:
         mesh = TriangleMesh(vertices, faces)
         assert mesh.save(tmp_path / f"mesh.{kind}") == tmp_path / f"mesh.{kind}"
         back = TriangleMesh.load(str(tmp_path / f"mesh.{kind}"))
-        np.testing.assert_array_equal(back.vertices, vertices)
+        stored = vertices.astype(np.float32) if kind == "glb" else vertices
+        np.testing.assert_array_equal(back.vertices, stored)
         np.testing.assert_array_equal(back.faces, faces)
         assert [path.name for path in tmp_path.iterdir()] == [f"mesh.{kind}"]
 

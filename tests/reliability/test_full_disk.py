@@ -46,7 +46,7 @@ WRITERS = {
     "picture.svg": lambda inputs, path: figure(path),
     **{
         f"mesh.{kind}": lambda inputs, path: TriangleMesh.load(inputs / "mesh.ply").save(path)
-        for kind in ("ply", "obj", "off")
+        for kind in ("ply", "obj", "off", "glb")
     },
 }
 

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import os
+import struct
 import subprocess
 import sys
 import zipfile
@@ -54,6 +55,24 @@ def ply(n_vertices=3, n_faces=1, corners=b"\3\0\0\0\0\1\0\0\0\2\0\0\0", form="bi
     return (head + tail).encode() + TRIANGLE + corners
 
 
+def glb(**changes):
+    accessor = {
+        "bufferView": 0,
+        "componentType": 5126,
+        "count": 3,
+        "type": "VEC3",
+        "min": [0, 0, 0],
+        "max": [1, 1, 0],
+    }
+    tree = {"asset": {"version": "2.0"}, "scene": 0, "scenes": [{"nodes": [0]}], "nodes": [{"mesh": 0}]}
+    tree |= {"meshes": [{"primitives": [{"attributes": {"POSITION": 0}}]}], "accessors": [accessor]}
+    tree |= {"bufferViews": [{"buffer": 0, "byteLength": 36}], "buffers": [{"byteLength": 36}]} | changes
+    text = json.dumps(tree).encode()
+    text += b" " * (-len(text) % 4)
+    body = struct.pack("<2I", 36, 0x004E4942) + TRIANGLE
+    return struct.pack("<5I", 0x46546C67, 2, 20 + len(text) + len(body), len(text), 0x4E4F534A) + text + body
+
+
 def gii(points=None, n_points=3, entity=b""):
     def array(intent, kind, values, n):
         code = base64.b64encode(zlib.compress(values)).decode()
@@ -67,6 +86,34 @@ def gii(points=None, n_points=3, entity=b""):
     arrays += array("TRIANGLE", "INT32", np.arange(3, dtype="<i4").tobytes(), 1)
     head = b'<?xml version="1.0" encoding="UTF-8"?>' + entity
     return head + f'<GIFTI Version="1.0" NumberOfDataArrays="2">{arrays}</GIFTI>'.encode()
+
+
+def vtk(n_points=3, n_cells=1, size=4, kind=5):
+    head = f"# vtk DataFile Version 4.2\nx\nASCII\nDATASET UNSTRUCTURED_GRID\nPOINTS {n_points} double\n"
+    cells = f"CELLS {n_cells} {size}\n3 0 1 2\nCELL_TYPES {n_cells}\n{kind}\n"
+    return (head + "0 0 0 1 0 0 0 1 0\n" + cells).encode()
+
+
+def vtu(n_points=3):
+    def array(name, kind, text, n=1):
+        return f'<DataArray type="{kind}" Name="{name}" NumberOfComponents="{n}" format="ascii">{text}</DataArray>'
+
+    points = array("Points", "Float64", "0 0 0 1 0 0 0 1 0", 3)
+    cells = "".join(
+        array(name, "Int64", text) for name, text in (("connectivity", "0 1 2"), ("offsets", "3"), ("types", "5"))
+    )
+    piece = f'<Piece NumberOfPoints="{n_points}" NumberOfCells="1"><Points>{points}</Points><Cells>{cells}</Cells>'
+    return (
+        '<VTKFile type="UnstructuredGrid" version="0.1" byte_order="LittleEndian"><UnstructuredGrid>'
+        f"{piece}</Piece></UnstructuredGrid></VTKFile>"
+    ).encode()
+
+
+def msh(n_nodes=3):
+    nodes = f"$Nodes\n{n_nodes}\n1 0 0 0\n2 1 0 0\n3 0 1 0\n$EndNodes\n"
+    return (
+        "$MeshFormat\n2.2 0 8\n$EndMeshFormat\n" + nodes + "$Elements\n1\n1 2 2 0 0 1 2 3\n$EndElements\n"
+    ).encode()
 
 
 def npy(shape, descr="<f8", body=bytes(48)):
@@ -90,11 +137,16 @@ GOOD = {
     "obj": b"mtllib /etc/passwd\nusemtl a\n" + OBJ,
     "off": b"OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n",
     "stl": STL,
+    "glb": glb(images=[{"uri": "/etc/passwd"}], textures=[{"source": 0}]),
     "gii": gii(),
+    "vtk": vtk(),
+    "vtu": vtu(),
+    "msh": msh(),
     "npy": npy((2, 3)),
     "npz": npz(points=npy((2, 3))),
     "csv": b"x,y\n1,2\n3,4\n",
 }
+CYCLE = [{"children": [1]}, {"children": [0], "mesh": 0}]
 LAUGHS = b'<!DOCTYPE x [<!ENTITY a "ha">' + b"".join(
     b'<!ENTITY %c "%s">' % (c + 1, b"&%c;" % c * 10) for c in range(97, 107)
 )
@@ -132,7 +184,17 @@ BAD = {
         STL[:80] + b"\xff\xff\xff\xff" + STL[84:],
         b"solid x\nfacet normal 0 0 1\nouter loop\nvertex 0 0",
     ],
+    "glb": [
+        glb(accessors=[{"componentType": 5126, "count": HUGE, "type": "VEC3"}]),
+        glb(accessors=[{"bufferView": 0, "componentType": 5126, "count": 4, "type": "VEC3"}]),
+        glb(nodes=[{"mesh": 0}] * 300_000, scenes=[{"nodes": list(range(300_000))}]),
+        glb(buffers=[{"byteLength": 36, "uri": "/etc/passwd"}], bufferViews=[{"buffer": 0, "byteLength": 36}]),
+        *(glb(nodes=CYCLE), glb(nodes=[]), glb()[:-9], glb()[:30], b"glTF" + bytes(16)),
+    ],
     "gii": [gii(bytes(10**8)), gii(n_points=HUGE), gii(entity=LAUGHS + b"]>"), gii()[:-30], gii()[:400]],
+    "vtk": [vtk(HUGE), vtk(n_cells=HUGE), vtk(size=HUGE), vtk(4), vtk(kind=10), vtk()[:-40]],
+    "vtu": [vtu(HUGE), vtu(4), vtu()[:-60], LAUGHS + b"]>" + vtu()],
+    "msh": [msh(HUGE), msh(4), msh()[:-60]],
     "npy": [
         npy((HUGE, 3)),
         npy((2, HUGE)),

@@ -1,16 +1,18 @@
 """Read and write triangle meshes.
 
-trimesh reads and writes stl files, nibabel reads gii files, and :meth:`TriangleMesh.of` takes what other libraries
-have read. The short readers of ply, obj and off files are here: trimesh splits vertices along the texture seams of
-an obj file, refuses binary ply files of triangles and quadrilaterals, and cuts concave polygons wrongly. When it
-writes, it rounds positions in ply files to single precision, and in obj and off files to a number of decimals.
+trimesh reads and writes stl and glb files, meshio reads vtk, vtu, msh and mesh files, nibabel gii files. The short
+readers of ply, obj and off files are here: trimesh splits vertices along the texture seams of an obj file, refuses
+binary ply files of triangles and quadrilaterals, and cuts concave polygons wrongly. When it writes, it rounds
+positions in ply files to single precision, and in obj and off files to a fixed number of decimals.
 
 Sizes that a file declares are compared with the size of the file before they are used. No other file is opened.
 """
 
 import base64
 import io
+import json
 import re
+import struct
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +27,16 @@ from manifoldrf._files import as_path, atomic_path, existing_file
 from manifoldrf._runtime import filtered, require, warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_points, reject
 
-MESH_FORMATS = ("ply", "obj", "stl", "off")
-READABLE_FORMATS = (*MESH_FORMATS, "gii")
+MESH_FORMATS = ("ply", "obj", "stl", "off", "glb")
+# Format -> the module of the extra `mesh` that reads it.
+_MODULES = {
+    "vtk": "meshio.vtk",
+    "vtu": "meshio.vtu",
+    "msh": "meshio.gmsh",
+    "mesh": "meshio.medit",
+    "gii": "nibabel",
+}
+READABLE_FORMATS = (*MESH_FORMATS, *_MODULES)
 Polygons = tuple[FloatArray, IntArray, IntArray]  # positions, numbers of corners, and the corners of all faces
 
 _PLY_TYPES = {
@@ -39,7 +49,7 @@ _PLY_TYPES = {
 def read_mesh(path: Path) -> tuple[FloatArray, IntArray]:
     """Read vertices and faces of a mesh file; polygons are cut into triangles."""
     kind = mesh_format(path, READABLE_FORMATS)
-    nibabel = require("nibabel", "mesh") if kind == "gii" else None
+    module = require(_MODULES[kind], "mesh") if kind in _MODULES else None
     if existing_file(path).stat().st_size > 2**32:  # memory is up to thirty times the size of the file
         reject_mesh(path, "it has more than 4 GB")
     data = path.read_bytes()
@@ -47,8 +57,12 @@ def read_mesh(path: Path) -> tuple[FloatArray, IntArray]:
         with np.errstate(all="ignore"), filtered("error", "string or file could not be read", DeprecationWarning):
             if kind in _READERS:
                 vertices, faces = triangles(*_READERS[kind](data))
+            elif kind == "gii":
+                vertices, faces = _read_gii(data, module)
+            elif kind in _MODULES:
+                vertices, faces = triangles(*_by_meshio(path, data, module))
             else:
-                vertices, faces = _read_gii(data, nibabel) if kind == "gii" else _read_stl(data)
+                vertices, faces = _by_trimesh(data, kind)
     except ImportError:
         raise
     except Exception as error:  # noqa: BLE001 - readers fail in many ways
@@ -76,10 +90,13 @@ def write_mesh(path: Path, vertices: FloatArray, faces: IntArray) -> None:
 
         if np.abs(vertices).max() > np.finfo(np.float32).max:
             reject("path", "a .ply, .obj or .off file for coordinates beyond single precision", path.name)
-        warn_user(
-            "An stl file rounds positions to single precision and splits vertices (a .ply file keeps every vertex "
-            "and digit)."
-        )
+        remedy = "a .ply file keeps every vertex and digit"
+        sides = np.abs(vertices[faces[:, 0]] - vertices[faces[:, 1]]).max(axis=1)
+        moved = float(np.abs(vertices.astype(np.float32) - vertices).max())
+        if kind == "stl":
+            warn_user(f"An stl file rounds positions to single precision and splits vertices ({remedy}).")
+        elif moved > 1e-3 * np.median(sides):  # 1 % of an area, in the worst case
+            warn_user(f"A glb file rounds positions to single precision, here by {moved:.2g} ({remedy}).")
         exported: Any = trimesh.Trimesh(vertices, faces, process=False).export(file_type=kind)
         data = bytes(exported)
     with atomic_path(path) as temporary:
@@ -138,8 +155,10 @@ def mesh_format(path: Path, formats: Sequence[str] = MESH_FORMATS) -> str:
     """Return the mesh format of a path: its suffix in lower case."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in formats:
-        others = "; TriangleMesh.of takes what trimesh, pyvista or meshio reads from other files"
-        reject("path", f"a file name ending in .{', .'.join(formats)}{others}", path.name)
+        remedy = {"vtp": "; TriangleMesh.of(pyvista.read(path)) takes it", "gltf": "; save it as glb"}.get(
+            suffix, ""
+        )
+        reject("path", f"a file name ending in .{', .'.join(formats)}{remedy}", path.name)
     return suffix
 
 
@@ -327,16 +346,60 @@ def _whole(numbers: NDArray[Any]) -> IntArray:
     return numbers.astype(np.int64)
 
 
-def _read_stl(data: bytes) -> tuple[FloatArray, IntArray]:
-    """Vertices and faces; vertices at the same position are merged, in the order of first appearance."""
+def _by_trimesh(data: bytes, kind: str) -> tuple[FloatArray, IntArray]:
+    """Vertices and faces of an stl file, whose equal vertices are merged, or of all parts of a glb scene."""
     import trimesh
 
-    mesh: Any = trimesh.load_mesh(io.BytesIO(data), file_type="stl", process=False)
+    if kind == "glb":
+        _check_glb(data)
+    mesh = trimesh.load_mesh(io.BytesIO(data), file_type=kind, process=False, skip_materials=True)
     vertices, faces = np.array(mesh.vertices, np.float64, order="C"), np.array(mesh.faces, np.int64)
+    if kind == "glb" or len(faces) == 0:
+        return vertices, faces
     keys = (vertices + 0.0).view("V24").ravel()  # -0.0 becomes 0.0
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    rank = np.argsort(np.argsort(first))
+    rank = np.argsort(np.argsort(first))  # in the order of first appearance
     return vertices[np.sort(first)], rank[group.reshape(-1)][faces]
+
+
+def _check_glb(data: bytes) -> None:
+    """Refuse a glb file that declares more than it holds, uses parts too often, or refers to another file."""
+    magic, version, _, length, kind = struct.unpack("<5I", data[:20])
+    if (magic, version, kind) != (0x46546C67, 2, 0x4E4F534A) or length > 8_000_000:  # parsed, 27 times as much
+        raise ValueError("it is not a glb file of version 2, or its JSON text has more than 8 MB")
+    tree = json.loads(data[20 : 20 + length])
+    if any("uri" in buffer for buffer in tree.get("buffers", [])):
+        raise ValueError("it refers to another file, which is not opened")
+    rows = [entry["count"] for entry in tree.get("accessors", [])]
+    nodes, sizes = tree.get("nodes", []), []
+    for mesh in tree.get("meshes", []):
+        parts = [(part["attributes"]["POSITION"], part.get("indices")) for part in mesh["primitives"]]
+        sizes.append(sum(rows[k] for part in parts for k in part if k is not None))
+    children = [child for node in nodes for child in node.get("children", [])]
+    held = sum(sizes[node["mesh"]] for node in nodes if "mesh" in node)
+    if len(set(children)) < len(children) or max([0, *rows, held // 8 - 10**5]) > len(data) or len(nodes) > 10_000:
+        raise ValueError("it declares more than it holds, or has too many nodes")
+
+
+def _by_meshio(path: Path, data: bytes, module: Any) -> Polygons:
+    """Points, triangles and polygons; points and lines beside them are left out."""
+    words = rb"(?:POINTS|CELLS|CELL_TYPES|NumberOf\w+=\"|[$](?:Nodes|Elements)|Vertices|Triangles)"
+    declared = [
+        int(size[:20]) for pair in re.findall(words + rb"\s*(\d+)(?: +(\d+))?", data) for size in pair if size
+    ]
+    if max([0, *declared]) > 1000 + 8 * len(data) or b"<!ENTITY" in data:
+        raise ValueError("it declares more than it holds")
+    if b"DATASET POLYDATA" in data[:1000].upper():
+        raise ValueError("meshio does not read POLYDATA; TriangleMesh.of(pyvista.read(path)) takes it")
+    mesh = module.read(path)
+    blocks = [(block.type, np.asarray(block.data)) for block in mesh.cells if block.type not in ("vertex", "line")]
+    others = {kind for kind, _ in blocks} - {"triangle", "quad", "polygon"}
+    if others:
+        raise ValueError(f"it has cells of type {min(others)}, which are not faces")
+    counts = [np.full(len(corners), corners.shape[1]) for _, corners in blocks]
+    corners = [corners.astype(np.int64).ravel() for _, corners in blocks]
+    nothing = np.zeros(0, np.int64)
+    return mesh.points.astype(np.float64), np.concatenate([nothing, *counts]), np.concatenate([nothing, *corners])
 
 
 def _read_gii(data: bytes, nibabel: Any) -> tuple[FloatArray, IntArray]:

@@ -361,17 +361,17 @@ class TriangleMesh:
     def load(cls, path: str | PathLike[str]) -> "TriangleMesh":
         r"""Read a mesh from a file; the suffix selects the format.
 
-        Formats: ply, obj, stl, off, npz (with arrays named "vertices" and "faces"), and with the extra ``mesh`` gii
-        (GIFTI). For others, :meth:`of` takes a mesh that trimesh, pyvista or meshio has read.
+        Formats: ply, obj, stl, off, glb, npz (with arrays named "vertices" and "faces"), and with the extra
+        ``mesh`` gii (GIFTI), vtk (grids of faces), vtu, msh (gmsh) and mesh (medit).
 
         All vertices are kept in their order, also vertices in no face. Polygons are cut into triangles; those that
         are concave and have more than four corners need the extra ``mesh``. Materials, texture coordinates,
-        normals, colours, fields, and points and lines beside faces are not read. An stl file stores no
-        connections, so vertices at exactly the same position are merged, in the order of first appearance. In other
-        formats, vertices are not merged.
+        normals, colours, fields, and points and lines beside faces are not read. The parts of a glb scene are
+        placed as the scene says and joined. An stl file stores no connections, so vertices at exactly the same
+        position are merged, in the order of first appearance. In other formats, vertices are not merged.
 
         Files may have up to 4 GB. No other file is opened, and sizes that a file declares are compared with its
-        size before they are used.
+        size before they are used; vtu files may still unpack to a thousand times their size.
 
         Parameters
         ----------
@@ -412,10 +412,10 @@ class TriangleMesh:
     def save(
         self, path: str | PathLike[str], *, colors: ArrayLike | None = None, field: ArrayLike | None = None
     ) -> Path:
-        """Write the mesh to a ply, obj, stl or off file; the suffix selects the format.
+        """Write the mesh to a ply, obj, stl, off or glb file; the suffix selects the format.
 
-        ply, obj and off keep every digit; stl stores single precision (7 digits) and loose triangles,
-        so the order of vertices and unreferenced vertices are lost, which a warning says. The file
+        ply, obj and off keep every digit; stl and glb store single precision (7 digits). stl stores loose
+        triangles, so the order of vertices and unreferenced vertices are lost, which a warning says. The file
         appears only when it is complete.
 
         Parameters
