@@ -302,8 +302,8 @@ def test_no_points_give_no_rows(features, causal):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"phi_q": np.ones((3, 2))}, "`phi_q` must be a tensor"),
-        ({"v": torch.ones(4, 1, dtype=torch.int64)}, "`v` must be a tensor"),
+        ({"phi_q": np.ones((3, 2))}, "`phi_q` must be a dense tensor"),
+        ({"v": torch.ones(4, 1, dtype=torch.int64)}, "`v` must be a dense tensor"),
         ({"v": torch.ones(4)}, "`v` must be a tensor of at least 2"),
         ({"v": torch.ones(4, 1)}, "`v` must be of torch.float64"),
         ({"v": torch.ones(4, 1, dtype=DOUBLE, device="meta")}, "`v` must be on the device cpu"),
@@ -350,7 +350,7 @@ def test_bad_inputs_of_the_module(features):
         ((places(4), torch.ones(4, 3)), "`tokens` must be a tensor of shape"),
         ((places(5), tokens), "`tokens` must be .* one token per position"),
         ((places(4), tokens.bfloat16()), "`tokens` must be of torch.float32"),
-        ((places(4).bfloat16(), tokens), "`positions` must be a tensor of torch.float32, torch.float64"),
+        ((places(4).bfloat16(), tokens), "`positions` must be a dense tensor of torch.float32, torch.float64"),
         ((places(4).numpy(), tokens), "`positions` must be a tensor"),
         ((two, tokens), "`positions` must be those of a module"),
         ((places(4), tokens, torch.ones(2, 5)), "`key_mask` must be of shape"),
