@@ -108,7 +108,7 @@ def test_units_motions_and_order_change_nothing_but_the_unit():
     moved = features(HeatKernel(0.2)).fit(points @ turn + 5).kernel_matrix(NEW @ turn + 5)
     larger = features(HeatKernel(0.2e6)).fit(1e3 * points).kernel_matrix(1e3 * NEW)
     mixed = features(HeatKernel(0.2)).fit(points[order]).kernel_matrix(NEW)
-    assert relative_error(moved, here) < 1e-3
+    assert relative_error(moved, here) < 5e-3  # random steps of the layout are turned, too
     assert relative_error(1e6 * larger, here) < 1e-3
     assert relative_error(mixed, here) < 0.02  # held-out nodes differ
 

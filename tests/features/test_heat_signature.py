@@ -12,10 +12,10 @@ RANDOM = Sphere().sample(1000, seed=0)
 
 
 @pytest.mark.parametrize(
-    ("space", "error"), [(sphere_mesh(1000), 0.006), (Sphere().grid(1000), 0.036), (hull_mesh(RANDOM), 0.035)]
+    ("space", "error"), [(sphere_mesh(1000), 0.016), (Sphere().grid(1000), 0.036), (hull_mesh(RANDOM), 0.035)]
 )
 def test_those_of_the_sphere_are_its_closed_form(space, error):
-    """Errors of the heat graph, twice those measured: .003, .018 (at t = .5 the cloud is thinned) and .017."""
+    """Errors of the heat graph, about twice those measured (.008 on the even mesh)."""
     pole = [[0, 0, 1.0]]
     exact = np.array([Sphere().heat_kernel(pole, pole, t)[0, 0] for t in TIMES])
     points = space.vertices if isinstance(space, TriangleMesh) else space

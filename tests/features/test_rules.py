@@ -5,7 +5,16 @@ import pytest
 from scipy import sparse
 from scipy.spatial import ConvexHull
 
-from manifoldrf import FlatTorus, HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh, heat_graph, knn_graph
+from manifoldrf import (
+    FlatTorus,
+    HeatKernel,
+    ManifoldRandomFeatures,
+    Sphere,
+    TriangleMesh,
+    heat_graph,
+    knn_graph,
+    mesh_graph,
+)
 from manifoldrf.features.rules import WalkStep, interpolation_rule, interpolation_weights, rows_of, times_table
 
 NEW = Sphere().sample(200, seed=1)
@@ -15,7 +24,7 @@ RULES = {
     "heat step": lambda: WalkStep(heat_graph(Sphere().grid(500), 0.1)),
     "knn step": lambda: WalkStep(knn_graph(Sphere().grid(500))),
     "interpolation": lambda: interpolation_rule(knn_graph(Sphere().grid(500)), 2),
-    "barycentric": lambda: interpolation_rule(heat_graph(MESH, 0.1), 2),
+    "barycentric": lambda: interpolation_rule(mesh_graph(MESH), 2),
 }
 
 

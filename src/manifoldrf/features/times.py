@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammainc, gammaln
 
+from manifoldrf._codec import stored
 from manifoldrf._random import Streams
 from manifoldrf._runtime import quiet_underflow
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_real, reject
@@ -77,6 +78,7 @@ def lagrange(known: FloatArray, x: float, *, derivative: bool = False) -> FloatA
     return np.asarray(found)
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class TimeLevel:
     """Features of one graph at all times of an octave.
@@ -211,6 +213,7 @@ def _entries_at(table: Any, pattern: Any) -> Any:
     return found
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class TimeRange:
     """Feature maps at all times of a range.

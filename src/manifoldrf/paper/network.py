@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._files import atomic_path, output_file
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._runtime import Progress, SharedLimit, map_threads, one_blas_thread, require, silent
@@ -49,6 +50,7 @@ __all__ = ["Network", "NetworkField", "TrainingInfo", "fit_network"]
 Floats = NDArray[np.float32]
 
 
+@stored
 @dataclass(frozen=True)
 class Network(FrozenParams):
     """The paper's network as a field; the defaults are those of the recorded results on its four surfaces.
@@ -91,6 +93,7 @@ class Network(FrozenParams):
             object.__setattr__(self, "checkpoint", os.fspath(self.checkpoint))
 
 
+@stored
 @dataclass(frozen=True)
 class TrainingInfo:
     """Record of a training; errors are those of pairs of held-out starts, in the paper's unit.
@@ -134,6 +137,7 @@ class TrainingInfo:
 
 
 # ------------------------------------------------------------------------------------------ distances along a graph
+@stored
 @dataclass(frozen=True, eq=False)
 class GraphDistances:
     """d(z, w_l) = min over the 8 nodes x_j nearest to z of |z - x_j| + d(x_j, w_l), for every point z.
@@ -203,6 +207,7 @@ def graph_distances(graph: Graph, anchors: IntArray, n_jobs: int = 1) -> GraphDi
 
 
 # -------------------------------------------------------------------------------------------------------- the field
+@stored
 @dataclass(frozen=True, eq=False)
 class NetworkField:
     """Signatures Phi(z, w_l) by a trained network, made by :func:`fit_network`.

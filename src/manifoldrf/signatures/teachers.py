@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._runtime import Progress, one_blas_thread, silent, thread_pool
 from manifoldrf._validation import (
@@ -43,6 +44,7 @@ Worker = Callable[[IntArray, int, Progress], "Part"]  # (nodes, n_jobs, progress
 Engine = Callable[[IntArray], Any]  # starts to (counts, nodes, values, variances or a bound, steps)
 
 
+@stored
 @dataclass(frozen=True)
 class Exact(FrozenParams):
     """Exact rows, up to a tolerance.
@@ -72,6 +74,7 @@ class Exact(FrozenParams):
         check_option(self.form, "form", ("auto", "dense", "sparse"))
 
 
+@stored
 @dataclass(frozen=True)
 class Walks(FrozenParams):
     """Random walks; the defaults are Algorithm 1 of the paper.
@@ -123,6 +126,7 @@ class Walks(FrozenParams):
             reject("coupling", "'iid' or 'antithetic' with weighted transitions", repr(self.coupling))
 
 
+@stored
 @dataclass(frozen=True)
 class Counts(FrozenParams):
     """Walkers counted per node: the error falls like 1 / n_walks, at a cost that hardly depends on it.
