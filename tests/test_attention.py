@@ -351,7 +351,7 @@ def test_bad_inputs_of_the_module(features):
         ((places(5), tokens), "`tokens` must be .* one token per position"),
         ((places(4), tokens.bfloat16()), "`tokens` must be of torch.float32"),
         ((places(4).bfloat16(), tokens), "`positions` must be a dense tensor of torch.float32, torch.float64"),
-        ((places(4).numpy(), tokens), "`positions` must be a tensor"),
+        ((places(4).numpy(), tokens), "`positions` must be a dense tensor"),
         ((two, tokens), "`positions` must be those of a module"),
         ((places(4), tokens, torch.ones(2, 5)), "`key_mask` must be of shape"),
         ((places(4), tokens, [True] * 4), "`key_mask` must be a tensor"),
