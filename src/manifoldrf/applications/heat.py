@@ -31,7 +31,7 @@ from manifoldrf.applications.interpolation import (
     weighted_means,
 )
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.clouds import estimate_dimension
+from manifoldrf.geometry.cleaning import estimate_dimension
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.heat import heat_graph

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._runtime import require, warn_user
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
-from manifoldrf.features.fitting import FeatureWarning
+from manifoldrf.features.errors import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.scales import FAR, OCTAVE, PreparedPoints, Scales
 from manifoldrf.geometry.csr import as_dense
