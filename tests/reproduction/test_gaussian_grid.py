@@ -6,7 +6,7 @@ import functools
 import numpy as np
 import pytest
 
-from manifoldrf import DiffusionKernel, compute_signatures, grid_graph
+from manifoldrf import DiffusionKernel, Exact, compute_signatures, grid_graph
 from reproduction.gaussian_grid import Config, Ring, expected_errors, run, tensor_errors
 
 SMALL = Config(
@@ -73,7 +73,7 @@ def test_the_axes_make_up_the_signature_and_the_kernel_of_the_whole_grid(side):
     ring = SMALL.ring(side)
     to_field, to_kernel = ring.scale
     (fields, kernels), _ = ring.estimates("exact")
-    signature = compute_signatures(graph, kernel, [centre], teacher="exact").rows[0]
+    signature = compute_signatures(graph, kernel, [centre], teacher=Exact(1e-14)).rows[0]
     np.testing.assert_allclose(kron([fields[0]] * 2), to_field**2 * signature, atol=1e-9)
     np.testing.assert_allclose(kron([kernels[0]] * 2), to_kernel**4 * kernel.dense(graph)[centre], atol=1e-9)
 
