@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manifoldrf import (
-    DiffusionKernel,
-    FeatureWarning,
-    HeatKernel,
-    ManifoldRandomFeatures,
-    MaternKernel,
-    Sphere,
-    load,
-)
+from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, MaternKernel, Sphere, load
 from manifoldrf.metrics import relative_error
 
 RANGE = (0.05, 0.8)
@@ -108,15 +100,6 @@ def test_another_fit_forgets_the_times(queries, tmp_path):
         features.at(0.3)
     loaded = load(features.save(tmp_path / "model"))
     assert_array_equal(loaded.transform(queries), features.transform(queries))
-
-
-def test_the_shortest_time_warns_as_a_fit_of_its_own():
-    points = np.random.default_rng(0).random((60, 3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        features = ManifoldRandomFeatures(times=(0.002, 0.004), n_jobs=1).fit(points)
-    with pytest.warns(FeatureWarning, match="The kernel of the graph is off"):
-        _ = features.at(0.002).error_
 
 
 @pytest.mark.parametrize(

