@@ -22,8 +22,8 @@ from .features.options import MeshGraph as MeshGraph
 from .geometry.builders import grid_graph as grid_graph
 from .geometry.builders import knn_graph as knn_graph
 from .geometry.builders import mesh_graph as mesh_graph
-from .geometry.clouds import clean_cloud as clean_cloud
-from .geometry.clouds import estimate_dimension as estimate_dimension
+from .geometry.cleaning import clean_cloud as clean_cloud
+from .geometry.cleaning import estimate_dimension as estimate_dimension
 from .geometry.graphs import Graph as Graph
 from .geometry.graphs import GraphWarning as GraphWarning
 from .geometry.heat import heat_graph as heat_graph
