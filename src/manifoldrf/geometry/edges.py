@@ -203,8 +203,12 @@ def find_edge(
     outward = np.einsum("nda,nd->na", F, normals)
     outward /= _lengths(outward)
     depths, beyond = _window_depth(flat, outward, blur)
-    found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0)) & (agreement >= 0.5)
-    normals = np.einsum("nda,na->nd", F, outward)[found]
+    normals = np.einsum("nda,na->nd", F, outward)
+    # Where only the density falls, there are points further out.
+    further = points[open_] + ((depths + 0.7 + 2 * blur) * radii)[:, None] * normals
+    empty = tree.query(further, workers=n_jobs)[0] > 0.55 * radii
+    found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0)) & (agreement >= 0.5) & empty
+    normals = normals[found]
     places = points[open_][found] + (depths * radii)[found][:, None] * normals
     return _smooth_edge(places, normals, radii[found], spacing, dim)
 
