@@ -39,7 +39,7 @@ def pytest_collection_finish(session):
     points = mrf.Sphere().grid(400)
     graph, kernel = mrf.knn_graph(points), mrf.DiffusionKernel(40.0)
     if worker == "gw0":
-        mrf.ManifoldRandomFeatures(kernel, field="local", random_state=0).fit(graph).transform(points)
+        mrf.ManifoldRandomFeatures(kernel, field="interpolated", random_state=0).fit(graph).transform(points)
         return
     mrf.ManifoldRandomFeatures(mrf.HeatKernel(0.3), field="step", random_state=0).fit(points).transform(points)
     for teacher in (mrf.Walks(), mrf.Exact(form="sparse"), mrf.Counts()):
