@@ -199,6 +199,7 @@ class GraphKernel:
         if placed is not queries:  # farther from the surface than noise is
             moved = np.linalg.norm(queries - placed, axis=1)
             distances = np.hypot(distances, np.maximum(moved - self._noise, 0.0))
+        reaches = reaches + self._noise  # which moves points beyond an edge, too
         with np.errstate(divide="ignore", invalid="ignore"):
             beyond = np.where(distances <= reaches, 0.0, np.clip(distances / reaches - 1.0, 0.0, 1.0))
         return np.asarray((1 - beyond) ** 2 * (1 + 2 * beyond))

@@ -341,7 +341,9 @@ def _noise_for(search: NeighborSearch, near: _Neighborhoods, dim: int, *, certai
     """The noise if the space had this dimension; None if what is off the patches is neither small nor noise."""
     n, n_axes = search.points.shape
     sigma, normal_axes = 0.0, n_axes - dim
-    widest = float(np.median(near.squares[:, -1])) / 2  # as many neighbours as are looked at
+    # As many neighbours as are looked at; and a patch that is nearly as wide as the cloud shows no surface in it.
+    extent2 = float(search.points.var(axis=0).sum())
+    widest = min(float(np.median(near.squares[:, -1])) / 2, 0.16 * extent2)
     least = _bandwidth(near, dim, 0.0)
     while not certain and least < widest and not _extends(near, _Shape(dim, 0.0, least)):
         least *= 2

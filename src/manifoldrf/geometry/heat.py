@@ -144,7 +144,9 @@ def heat_graph(
     if not 0 < time <= 1e300 or 4 * time > 1e6 * max(space.extent2, 1e-300):
         reject("t", f"at most {25 * space.extent2:g} here (heat is spread evenly long before)", f"{t:g}")
     count = None if isinstance(n_nodes, str) else int(n_nodes)
-    steps = space.steps(time, count) if isinstance(n_steps, str) else int(n_steps)
+    steps = int(n_steps) if not isinstance(n_steps, str) else space.steps(time, count)
+    if isinstance(n_steps, str):  # wider steps would not see the shape of the space
+        steps = max(steps, 2 * int(np.ceil(min(200 * time / space.extent2, 5000))))
     flat = 4 * time / steps
     spacing = space.spacing(flat) if count is None else (space.volume / count) ** (1 / space.dim)
     nodes = space.layout(flat, spacing, threads)

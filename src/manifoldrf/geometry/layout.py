@@ -139,8 +139,10 @@ class EvenNodes(AbstractNodes):
         if len(self.frames):
             check_shape("frames", self.frames, (n, r, d))
             check_shape("ricci", self.ricci, (n, d, d))
-        for name in ("inner", "images", "room", "frames", "ricci", "origin", "axes"):
+        for name in ("inner", "images", "room", "frames", "origin", "axes"):
             check_finite(getattr(self, name), name)
+        if not np.isfinite(self.ricci).all():  # one over a squared length, which may be huge
+            reject("ricci", "finite", "others")
         if g and not (0 <= self.own.min() and self.own.max() < n):
             reject("own", "positions of nodes", int(self.own.max()))
         if g and not (self.room > 0).all():

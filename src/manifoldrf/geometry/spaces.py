@@ -81,6 +81,12 @@ class AbstractSpace(abc.ABC):
             steps = float(np.clip(min(asked, most), fewest, _MOST_STEPS))
         return max(2, 2 * round(min(steps, 10_000.0) / 2))
 
+    @property
+    def _noise2(self) -> float:
+        """A heat time below which a kernel would be narrower than the noise of a cloud."""
+        cloud = getattr(self, "cloud", None)
+        return 0.0 if cloud is None else 4.5 * float(cloud.noise_std) ** 2
+
     def half(self) -> "AbstractSpace":
         """The space as half of what is known shows it, for an estimate of the error; itself if it is known exactly."""
         return self
@@ -90,7 +96,7 @@ class AbstractSpace(abc.ABC):
         """A heat time that the points resolve, that few features represent, and that sees the shape of the space."""
         resolved = 2 / np.pi * (12 * self.volume / self.n_known) ** (2 / self.dim)  # 12 points wide
         represented = (self.volume / 640) ** (2 / self.dim)  # by 640 anchors
-        t = min(max(resolved, represented), 0.02 * self.extent2)
+        t = min(max(resolved, represented, self._noise2), 0.02 * self.extent2)
         return float(f"{t:.3g}")  # a number that is easy to read and to give again
 
 
@@ -324,10 +330,11 @@ class ManifoldSpace(AbstractSpace):
         return float((np.ptp(self.manifold.grid(500), axis=0) ** 2).sum())
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
-        """18 steps, 8 in more than two dimensions, or as many as the nodes allow."""
+        """18 steps, 8 in more than two dimensions, or as many as the evenness of the grid allows."""
         n = self._count(4 * t / (18 if self.dim < 3 else 8)) if n_nodes is None else n_nodes
-        allowed = 4 * np.pi * t * (n / (self._per_step * self.volume)) ** (2 / self.dim)
-        return max(2, 2 * round(min(float(allowed), 72.0) / 2))
+        volumes = np.asarray(self.manifold.grid_weights(n))
+        points = np.array(self.manifold.grid(n), order="C")
+        return min(PointSpace(points, self.dim, self.metric, volumes, self.n_jobs).steps(t), 18 if self.dim < 3 else 8)
 
     @property
     def _per_step(self) -> float:
@@ -473,7 +480,9 @@ def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
 
 def _half_of(cloud: CleanCloud, n_jobs: int) -> CleanCloud:
     """A cloud cleaned again from a random half of its points."""
-    some = np.sort(generator(0, "cloud.half").permutation(len(cloud.raw))[: len(cloud.raw) // 2])
+    n = len(cloud.raw)
+    kept = n // 2 if n >= 400 else 3 * n // 4  # half of few points does not show the space
+    some = np.sort(generator(0, "cloud.half").permutation(n)[:kept])
     half = clean_cloud(cloud.raw[some], noise_std="auto" if cloud.noise_std else 0.0, dim=cloud.dim, n_jobs=n_jobs)
     origin, axes = cloud.origin + cloud.axes @ half.origin, cloud.axes @ half.axes
     return replace(half, origin=origin, axes=axes)
