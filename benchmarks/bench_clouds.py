@@ -51,6 +51,93 @@ TARGETS = {
 }
 
 
+_wavy = known.by_arc(lambda p: (1 + 0.2 * np.cos(3 * p), p), 2.0)
+_bowl = known.by_arc(lambda p: (p, 0.7 * p**2), 1.0)
+CURVES = [
+    known.curve("circle", 0.05, lambda a: known.columns(np.cos(a), np.sin(a))),
+    known.curve("ellipse 2:1", 0.05, lambda a: known.columns(2 * np.cos(a), np.sin(a))),
+    known.curve(
+        "trefoil",
+        0.1,
+        lambda a: known.columns(np.sin(a) + 2 * np.sin(2 * a), np.cos(a) - 2 * np.cos(2 * a), -np.sin(3 * a)),
+    ),
+    known.curve(
+        "flower",
+        0.02,
+        lambda a: known.columns((1 + 0.3 * np.cos(5 * a)) * np.cos(a), (1 + 0.3 * np.cos(5 * a)) * np.sin(a)),
+    ),
+]
+OPEN_CURVES = [
+    known.curve(
+        "helix", 0.1, lambda a: known.columns(np.cos(a), np.sin(a), 0.15 * a), closed=False, end=2 * known.TAU
+    ),
+    known.curve("arc", 0.05, lambda a: known.columns(np.cos(a), np.sin(a)), closed=False, end=4.0),
+]
+CLOSED = [
+    known.sphere(2, 0.05),
+    known.sphere(2, 0.02),
+    known.clifford("flat torus", 0.03, (1.0, 0.5)),
+    known.klein(0.05),
+    known.spheroid("prolate 1:2", 0.05, 1.0, 2.0),
+    known.spheroid("oblate 1:.5", 0.05, 1.0, 0.5),
+    known.revolved(
+        "ring torus",
+        0.05,
+        lambda s: 1 + 0.4 * np.cos(s / 0.4),
+        lambda s: 0.4 * np.sin(s / 0.4),
+        known.TAU * 0.4,
+        periodic=True,
+        edge=False,
+    ),
+    known.revolved(
+        "ring torus",
+        0.2,
+        lambda s: 1 + 0.4 * np.cos(s / 0.4),
+        lambda s: 0.4 * np.sin(s / 0.4),
+        known.TAU * 0.4,
+        periodic=True,
+        edge=False,
+    ),
+]
+_wavy = known.by_arc(lambda p: (1 + 0.2 * np.cos(3 * p), p), 2.0)
+_bowl = known.by_arc(lambda p: (p, 0.7 * p**2), 1.0)
+EDGED = [
+    known.box("square", 0.01, (1, 1)),
+    known.box("strip 2 x .4", 0.02, (2, 0.4)),
+    known.revolved("disc", 0.02, lambda s: s, lambda s: 0 * s, 1.0),
+    known.revolved("annulus", 0.02, lambda s: 0.4 + s, lambda s: 0 * s, 0.6),
+    known.triangle(0.005),
+    known.octant(0.02),
+    known.revolved("cap", 0.03, np.sin, lambda s: -np.cos(s), 1.2),
+    known.revolved("cylinder", 0.05, lambda s: 1 + 0 * s, lambda s: s, 2.0),
+    known.revolved("cone frustum", 0.03, lambda s: 0.3 + 0.5 * s, lambda s: s * np.sqrt(0.75), 1.5),
+    known.revolved("wavy cylinder", 0.03, *_wavy),
+    known.revolved("bowl", 0.03, *_bowl),
+    known.revolved("catenoid", 0.05, lambda s: np.hypot(1, s - 1), lambda s: np.arcsinh(s - 1), 2.0),
+    known.mobius(0.03, 0.6),
+    known.corrugated(0.02),
+]
+SOLIDS = [known.sphere(3, 0.1), known.clifford("3-torus", 0.25, (1, 1, 1)), known.sphere_times_circle(0.15)]
+SOLIDS_EDGED = [known.box("cube", 0.02, (1, 1, 1)), known.ball(0.05)]
+LAYERED = [known.roll(0.9, 0.03, 8.0), known.roll(0.245, 0.03), known.layers(0.141, 0.01)]
+THIN = [
+    known.box("strip 2 x .1", 0.02, (2, 0.1)),
+    known.revolved("cylinder, height .1", 0.05, lambda s: 1 + 0 * s, lambda s: s, 0.1),
+    known.revolved("cylinder, height .3", 0.05, lambda s: 1 + 0 * s, lambda s: s, 0.3),
+    known.revolved(
+        "thin torus",
+        0.05,
+        lambda s: 1 + 0.1 * np.cos(s / 0.1),
+        lambda s: 0.1 * np.sin(s / 0.1),
+        known.TAU * 0.1,
+        periodic=True,
+        edge=False,
+    ),
+    known.box("box 10 x 200", 30.0, (10, 200)),
+    known.box("plate 1 x 1 x .1", 0.05, (1, 1, 0.1)),
+]
+
+
 @dataclass(frozen=True)
 class Setting:
     """A cloud: noise is its standard deviation per coordinate over the diameter of the space."""
@@ -80,7 +167,7 @@ class Setting:
 
 def settings():
     """All clouds, by group."""
-    closed, curves, edged = known.CLOSED, known.CURVES, known.EDGED
+    closed, curves, edged = CLOSED, CURVES, EDGED
     few, some = [closed[i] for i in (0, 2, 3, 6)], [closed[i] for i in (0, 2, 4, 6)]
     groups = {
         "closed": [(space, {}) for space in curves + closed],
@@ -92,14 +179,14 @@ def settings():
         "closed, 300 noisy points": [
             (space, {"n": 300, "noise": 0.02}) for space in (curves[0], closed[0], closed[4])
         ],
-        "edges": [(space, {}) for space in known.OPEN_CURVES + edged],
+        "edges": [(space, {}) for space in OPEN_CURVES + edged],
         "edges, density 1:10": [(edged[i], {"ratio": 10}) for i in (0, 2, 7, 9)],
-        "edges, 1000 points": [(space, {"n": 1000}) for space in [known.OPEN_CURVES[0]]]
+        "edges, 1000 points": [(space, {"n": 1000}) for space in [OPEN_CURVES[0]]]
         + [(edged[i], {"n": 1000}) for i in (0, 2, 5, 6, 8, 11)],
-        "three dimensions, closed": [(space, {}) for space in known.SOLIDS],
-        "three dimensions, edges": [(space, {}) for space in known.SOLIDS_EDGED],
-        "layers": [(space, {}) for space in known.LAYERED],
-        "thin": [(space, {}) for space in known.THIN],
+        "three dimensions, closed": [(space, {}) for space in SOLIDS],
+        "three dimensions, edges": [(space, {}) for space in SOLIDS_EDGED],
+        "layers": [(space, {}) for space in LAYERED],
+        "thin": [(space, {}) for space in THIN],
     }
     return [Setting(group, space, **options) for group, spaces in groups.items() for space, options in spaces]
 
@@ -203,8 +290,9 @@ def main():
             row = measure(setting, seed, maps=options.maps)
             rows.append(row)
             maps = f"  maps {row['maps']:.4f}" if options.maps else ""
-            print(f"{setting.group:26s} {setting.title:48s} error {row['error']:.4f}  error_ {row['estimate']:.4f}  "
-                  f"RBF {row['rbf']:.4f}{maps}  {row['nodes']} nodes, {row['features']} features", flush=True)  # fmt: skip
+            numbers = f"error {row['error']:.4f}  error_ {row['estimate']:.4f}  RBF {row['rbf']:.4f}{maps}"
+            sizes = f"{row['nodes']} nodes, {row['features']} features"
+            print(f"{setting.group:26s} {setting.title:48s} {numbers}  {sizes}", flush=True)
     table = targets(rows)
     print()
     for line in table:

@@ -80,9 +80,15 @@ def curve(name, t, place, *, closed=True, end=TAU):
     arc = np.concatenate([[0], np.cumsum(np.linalg.norm(np.diff(points, axis=0), axis=1))])
     length = arc[-1]
     kernel = circle_kernel if closed else interval_kernel
-    return Known(name, 1, t, lambda n, rng: length * rng.random((n, 1)),
-                 lambda u: place(np.interp(u[:, 0], arc, angles)),
-                 lambda u, t: kernel(u[:, 0], u[:, 0], length, t), edge=not closed)  # fmt: skip
+    return Known(
+        name,
+        1,
+        t,
+        lambda n, rng: length * rng.random((n, 1)),
+        lambda u: place(np.interp(u[:, 0], arc, angles)),
+        lambda u, t: kernel(u[:, 0], u[:, 0], length, t),
+        not closed,
+    )
 
 
 def columns(*parts):
@@ -181,11 +187,11 @@ def revolved(name, t, rho, z, length, *, periodic=False, edge=True, cells=3000):
     def kernel(u, t):
         return solver.kernel(u[:, 0], np.cos(u[:, 1][:, None] - u[:, 1]), t)
 
-    return Known(name, 2, t, draw, embed, kernel, edge=edge)
+    return Known(name, 2, t, draw, embed, kernel, edge)
 
 
 def by_arc(profile, end, n=100_001):
-    """Radius and height as functions of the arc length of a profile (rho(p), z(p)), p in [0, end], and its length."""
+    """Rho and z as functions of the arc length of a profile (rho(p), z(p)), p in [0, end], and its length."""
     p = np.linspace(0, end, n)
     rho, z = profile(p)
     arc = np.concatenate([[0], np.cumsum(np.hypot(np.diff(rho), np.diff(z)))])
@@ -208,8 +214,15 @@ def box(name, t, sides, embed=None):
     def kernel(u, t):
         return np.prod([interval_kernel(u[:, k], u[:, k], s, t) for k, s in enumerate(sides)], axis=0)
 
-    return Known(name, len(sides), t, lambda n, rng: rng.random((n, len(sides))) * sides, embed or (lambda u: u),
-                 kernel, edge=True)  # fmt: skip
+    return Known(
+        name,
+        len(sides),
+        t,
+        lambda n, rng: rng.random((n, len(sides))) * sides,
+        embed or (lambda u: u),
+        kernel,
+        edge=True,
+    )
 
 
 def clifford(name, t, radii):
@@ -228,8 +241,13 @@ def clifford(name, t, radii):
 def _klein_point(u):
     """The flat surface (cos a e^ib, 2 sin a e^(ib/2), sqrt(3) cos a) in R^5, with s = 2 a."""
     a, b = u[:, 0] / 2, u[:, 1]
-    return columns(np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), 2 * np.sin(a) * np.cos(b / 2),
-                   2 * np.sin(a) * np.sin(b / 2), np.sqrt(3) * np.cos(a))  # fmt: skip
+    return columns(
+        np.cos(a) * np.cos(b),
+        np.cos(a) * np.sin(b),
+        2 * np.sin(a) * np.cos(b / 2),
+        2 * np.sin(a) * np.sin(b / 2),
+        np.sqrt(3) * np.cos(a),
+    )
 
 
 def klein(t):
@@ -242,8 +260,14 @@ def klein(t):
             s, -s, length, t
         ) * circle_kernel(b, b + TAU, 2 * TAU, t)
 
-    return Known("Klein bottle", 2, t, lambda n, rng: columns(length * (rng.random(n) - 0.5), TAU * rng.random(n)),
-                 _klein_point, kernel)  # fmt: skip
+    return Known(
+        "Klein bottle",
+        2,
+        t,
+        lambda n, rng: columns(length * (rng.random(n) - 0.5), TAU * rng.random(n)),
+        _klein_point,
+        kernel,
+    )
 
 
 def mobius(t, half):
@@ -256,15 +280,28 @@ def mobius(t, half):
             s, 2 * half - s, 2 * half, t
         ) * circle_kernel(b, b + TAU, 2 * TAU, t)
 
-    return Known("Möbius strip", 2, t, lambda n, rng: columns(half * (2 * rng.random(n) - 1), TAU * rng.random(n)),
-                 _klein_point, kernel, edge=True)  # fmt: skip
+    return Known(
+        "Möbius strip",
+        2,
+        t,
+        lambda n, rng: columns(half * (2 * rng.random(n) - 1), TAU * rng.random(n)),
+        _klein_point,
+        kernel,
+        edge=True,
+    )
 
 
 def sphere(dim, t, radius=1.0):
     """A sphere."""
     space = Sphere(dim, radius)
-    return Known(f"S^{dim}", dim, t, lambda n, rng: space.sample(n, seed=rng), lambda u: u,
-                 lambda u, t: space.heat_kernel(u, u, t))  # fmt: skip
+    return Known(
+        f"S^{dim}",
+        dim,
+        t,
+        lambda n, rng: space.sample(n, seed=rng),
+        lambda u: u,
+        lambda u, t: space.heat_kernel(u, u, t),
+    )
 
 
 def octant(t):
@@ -321,9 +358,14 @@ def ball(t):
 def sphere_times_circle(t):
     """The product of a sphere and a circle."""
     space = Sphere()
-    return Known("S^2 x S^1", 3, t, lambda n, rng: np.hstack([space.sample(n, seed=rng), TAU * rng.random((n, 1))]),
-                 lambda u: np.hstack([u[:, :3], columns(np.cos(u[:, 3]), np.sin(u[:, 3]))]),
-                 lambda u, t: space.heat_kernel(u[:, :3], u[:, :3], t) * circle_kernel(u[:, 3], u[:, 3], TAU, t))  # fmt: skip
+    return Known(
+        "S^2 x S^1",
+        3,
+        t,
+        lambda n, rng: np.hstack([space.sample(n, seed=rng), TAU * rng.random((n, 1))]),
+        lambda u: np.hstack([u[:, :3], columns(np.cos(u[:, 3]), np.sin(u[:, 3]))]),
+        lambda u, t: space.heat_kernel(u[:, :3], u[:, :3], t) * circle_kernel(u[:, 3], u[:, 3], TAU, t),
+    )
 
 
 def roll(gap, t, length=6.0, height=2.0):
@@ -347,8 +389,15 @@ def layers(gap, t):
         K = interval_kernel(u[:, 0], u[:, 0], 1, t) * interval_kernel(u[:, 1], u[:, 1], 1, t)
         return K * (u[:, 2][:, None] == u[:, 2])
 
-    return Known(f"two layers, gap {gap:g}", 2, t,
-                 lambda n, rng: columns(rng.random((n, 2)), gap * rng.integers(0, 2, n)), lambda u: u, kernel, edge=True)  # fmt: skip
+    return Known(
+        f"two layers, gap {gap:g}",
+        2,
+        t,
+        lambda n, rng: columns(rng.random((n, 2)), gap * rng.integers(0, 2, n)),
+        lambda u: u,
+        kernel,
+        edge=True,
+    )
 
 
 def corrugated(t, wide=3.0, amplitude=0.2, high=1.5):
@@ -364,57 +413,71 @@ def corrugated(t, wide=3.0, amplitude=0.2, high=1.5):
     return box("corrugated sheet", t, (arc[-1], high), embed)
 
 
-def catenoid(t):
-    """A catenoid."""
-    return revolved("catenoid", t, lambda s: np.hypot(1, s - 1), lambda s: np.arcsinh(s - 1), 2.0)
+def ring_torus(name, t, tube):
+    """A torus whose tube has this radius, around the unit circle."""
+    return revolved(
+        name,
+        t,
+        lambda s: 1 + tube * np.cos(s / tube),
+        lambda s: tube * np.sin(s / tube),
+        TAU * tube,
+        periodic=True,
+        edge=False,
+    )
 
 
+def cylinder(name, t, height):
+    """A cylinder of radius 1."""
+    return revolved(name, t, np.ones_like, lambda s: s, height)
+
+
+_bowl = by_arc(lambda p: (p, 0.7 * p**2), 1.0)
 CURVES = [
     curve("circle", 0.05, lambda a: columns(np.cos(a), np.sin(a))),
-    curve("ellipse 2:1", 0.05, lambda a: columns(2 * np.cos(a), np.sin(a))),
-    curve("trefoil", 0.1, lambda a: columns(np.sin(a) + 2 * np.sin(2 * a), np.cos(a) - 2 * np.cos(2 * a), -np.sin(3 * a))),
-    curve("flower", 0.02, lambda a: columns((1 + 0.3 * np.cos(5 * a)) * np.cos(a), (1 + 0.3 * np.cos(5 * a)) * np.sin(a))),
-]  # fmt: skip
-OPEN_CURVES = [
+    curve("ellipse", 0.05, lambda a: columns(2 * np.cos(a), np.sin(a))),
+    curve(
+        "trefoil",
+        0.1,
+        lambda a: columns(np.sin(a) + 2 * np.sin(2 * a), np.cos(a) - 2 * np.cos(2 * a), -np.sin(3 * a)),
+    ),
     curve("helix", 0.1, lambda a: columns(np.cos(a), np.sin(a), 0.15 * a), closed=False, end=2 * TAU),
-    curve("arc", 0.05, lambda a: columns(np.cos(a), np.sin(a)), closed=False, end=4.0),
 ]
 CLOSED = [
     sphere(2, 0.05),
-    sphere(2, 0.02),
     clifford("flat torus", 0.03, (1.0, 0.5)),
     klein(0.05),
-    spheroid("prolate 1:2", 0.05, 1.0, 2.0),
-    spheroid("oblate 1:.5", 0.05, 1.0, 0.5),
-    revolved("ring torus", 0.05, lambda s: 1 + 0.4 * np.cos(s / 0.4), lambda s: 0.4 * np.sin(s / 0.4), TAU * 0.4, periodic=True, edge=False),
-    revolved("ring torus", 0.2, lambda s: 1 + 0.4 * np.cos(s / 0.4), lambda s: 0.4 * np.sin(s / 0.4), TAU * 0.4, periodic=True, edge=False),
-]  # fmt: skip
-_wavy = by_arc(lambda p: (1 + 0.2 * np.cos(3 * p), p), 2.0)
-_bowl = by_arc(lambda p: (p, 0.7 * p**2), 1.0)
+    spheroid("spheroid 1:2", 0.05, 1.0, 2.0),
+    spheroid("spheroid 1:.5", 0.05, 1.0, 0.5),
+    ring_torus("ring torus", 0.05, 0.4),
+]
 EDGED = [
     box("square", 0.01, (1, 1)),
-    box("strip 2 x .4", 0.02, (2, 0.4)),
-    revolved("disc", 0.02, lambda s: s, lambda s: 0 * s, 1.0),
-    revolved("annulus", 0.02, lambda s: 0.4 + s, lambda s: 0 * s, 0.6),
+    revolved("disc", 0.02, lambda s: s, np.zeros_like, 1.0),
+    revolved("annulus", 0.02, lambda s: 0.4 + s, np.zeros_like, 0.6),
     triangle(0.005),
     octant(0.02),
     revolved("cap", 0.03, np.sin, lambda s: -np.cos(s), 1.2),
-    revolved("cylinder", 0.05, lambda s: 1 + 0 * s, lambda s: s, 2.0),
+    cylinder("cylinder", 0.05, 2.0),
     revolved("cone frustum", 0.03, lambda s: 0.3 + 0.5 * s, lambda s: s * np.sqrt(0.75), 1.5),
-    revolved("wavy cylinder", 0.03, *_wavy),
     revolved("bowl", 0.03, *_bowl),
-    catenoid(0.05),
+    revolved("catenoid", 0.05, lambda s: np.hypot(1, s - 1), lambda s: np.arcsinh(s - 1), 2.0),
     mobius(0.03, 0.6),
     corrugated(0.02),
 ]
-SOLIDS = [sphere(3, 0.1), clifford("3-torus", 0.25, (1, 1, 1)), sphere_times_circle(0.15)]
-SOLIDS_EDGED = [box("cube", 0.02, (1, 1, 1)), ball(0.05)]
+SOLID = [
+    sphere(3, 0.1),
+    clifford("3-torus", 0.25, (1, 1, 1)),
+    sphere_times_circle(0.15),
+    box("cube", 0.02, (1, 1, 1)),
+    ball(0.05),
+]
 LAYERED = [roll(0.9, 0.03, 8.0), roll(0.245, 0.03), layers(0.141, 0.01)]
 THIN = [
     box("strip 2 x .1", 0.02, (2, 0.1)),
-    revolved("cylinder, height .1", 0.05, lambda s: 1 + 0 * s, lambda s: s, 0.1),
-    revolved("cylinder, height .3", 0.05, lambda s: 1 + 0 * s, lambda s: s, 0.3),
-    revolved("thin torus", 0.05, lambda s: 1 + 0.1 * np.cos(s / 0.1), lambda s: 0.1 * np.sin(s / 0.1), TAU * 0.1, periodic=True, edge=False),
+    cylinder("cylinder, height .1", 0.05, 0.1),
+    cylinder("cylinder, height .3", 0.05, 0.3),
+    ring_torus("thin torus", 0.05, 0.1),
     box("box 10 x 200", 30.0, (10, 200)),
     box("plate 1 x 1 x .1", 0.05, (1, 1, 0.1)),
-]  # fmt: skip
+]
+SPACES = {space.name: space for space in [*CURVES, *CLOSED, *EDGED, *SOLID, *LAYERED, *THIN]}

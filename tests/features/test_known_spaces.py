@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from known_spaces import CLOSED, CURVES, EDGED, LAYERED, SOLID, SPACES, box, cylinder, ring_torus
 from marks import quick_ones
 
+from benchmarks.known_spaces import CLOSED, CURVES, EDGED, LAYERED, SOLID, SPACES, box, cylinder, ring_torus
 from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # estimated errors are tested instead

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from known_spaces import SPACES, box
 from oracles import folded_strip, heat_kernel_at_points, sphere_mesh
 from scipy.integrate import quad
 from scipy.spatial import Delaunay
 
+from benchmarks.known_spaces import SPACES, box
 from manifoldrf import (
     EuclideanSpace,
     FlatTorus,

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from known_spaces import SPACES
 from scipy.spatial import cKDTree
 
+from benchmarks.known_spaces import SPACES
 from manifoldrf import MobiusStrip, Sphere, Torus, clean_cloud, heat_graph
 from manifoldrf.geometry.curves import trace_curves
 from manifoldrf.geometry.edges import Edge, find_edge

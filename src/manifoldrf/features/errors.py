@@ -118,8 +118,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
 
     The second graph has half as many steps, so its error from steps is twice as large, and it is built on the space
     as half of the data show it, whose error is 1.4 to 2 times as large: the change is 1 to 1.5 times the error.
-    Graphs that are not heat graphs are compared with one. Both kernels are evaluated at points of the space, through
-    their rows.
+    Both kernels are evaluated at points of the space, through their rows.
     """
     stated = kernel.stated.kernel if isinstance(kernel.stated, ScaledKernel) else kernel.stated
     if not isinstance(stated, HeatKernel) or kernel.space is None:

@@ -26,7 +26,7 @@ _DEFAULT_STEPS = 20.0  # the paper's number of steps, for graphs that are not he
 
 
 class BuiltGraph(NamedTuple):
-    """A graph, the kernel as stated or chosen, the dimension, texts for the summary, and the space if it is known."""
+    """A graph, the kernel as stated or chosen, the dimension, texts for the summary, and the space if known."""
 
     graph: Graph
     kernel: Any
@@ -66,8 +66,8 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
     if options is None and (space.dim > most or space.n_known < 5):
         if space.dim > _MOST_DIMS:
             warn_user(
-                f"The points have about {space.dim} dimensions: no low-dimensional structure was found. Features are "
-                "those of the graph of nearest neighbours; compare them with a Gaussian kernel of the coordinates.",
+                f"The points have about {space.dim} dimensions: no low-dimensional structure was found. Features "
+                "are those of the graph of nearest neighbours; compare them with a Gaussian kernel of the coordinates.",
                 GraphWarning,
             )
         return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps, dim=space.dim)

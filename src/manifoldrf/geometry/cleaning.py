@@ -306,7 +306,7 @@ class _Neighborhoods(NamedTuple):
     offsets: FloatArray
 
 
-def _examine(search: NeighborSearch, noise_std: float | str, dim: int | None) -> _Shape | None:
+def _examine(search: NeighborSearch, noise_std: float | str, dim: int | None) -> _Shape | None:  # noqa: C901
     """The smallest dimension that explains the cloud, with its noise; None if none does."""
     n, n_axes = search.points.shape
     parts = [search]  # noise that is wider than many spacings is seen by fewer points
@@ -339,7 +339,7 @@ def _extends(near: _Neighborhoods, shape: _Shape) -> bool:
 
 def _noise_for(search: NeighborSearch, near: _Neighborhoods, dim: int, *, certain: bool) -> _Shape | None:
     """The noise if the space had this dimension; None if what is off the patches is neither small nor noise."""
-    n, n_axes = search.points.shape
+    n_axes = search.points.shape[1]
     sigma, normal_axes = 0.0, n_axes - dim
     # As many neighbours as are looked at; and a patch that is nearly as wide as the cloud shows no surface in it.
     extent2 = float(search.points.var(axis=0).sum())
@@ -370,8 +370,8 @@ def _noise_for(search: NeighborSearch, near: _Neighborhoods, dim: int, *, certai
 def _is_noise(squares: FloatArray, near: _Neighborhoods, shape: _Shape) -> bool:
     """Whether squared normal distances are those of Gaussian noise, equal in all directions.
 
-    Uniform cross-sections, as of a thin strip, rod or plate, have fourth moments of .6 to .67 of those of noise, the
-    ring of a thin tube of .5.
+    Uniform cross-sections, as of a thin strip, rod or plate, have fourth moments of .6 to .67 of those of noise,
+    the ring of a thin tube of .5.
     """
     normal_axes = near.offsets.shape[2] - shape.dim
     capped = np.minimum(squares, 9 * ROBUST * np.median(squares))

@@ -49,7 +49,7 @@ class Curve:
         check_shape("closed", self.closed, (c,))
         for name in ("places", "arcs", "lengths"):
             check_finite(getattr(self, name), name)
-        if not (k and 0 <= self.pieces.min() and self.pieces.max() < c):
+        if not (k and self.pieces.min() >= 0 and self.pieces.max() < c):
             raise ValueError("`pieces` must hold numbers of curves.")
 
     @cached_property
@@ -142,10 +142,9 @@ def _resampled(x, gaps, project):  # type: ignore[no-untyped-def]
         outer = [v / max(float(np.linalg.norm(v)), 1e-300) for v in ahead]
         first, last = gaps[: max(1, len(gaps) // 20)].mean(), gaps[-max(1, len(gaps) // 20) :].mean()
         x = np.vstack([x[0] + 0.5 * first * outer[0], x, x[-1] + 0.5 * last * outer[1]])
-    count = 0
+    count = int(np.clip(4 * len(x), 400, 8000))
     for _ in range(3):  # even places along the line, moved onto the surface
         arc = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(x, axis=0), axis=1))])
-        count = int(np.clip(4 * len(x), 400, 8000)) if not count else count
         even = np.linspace(0.0, arc[-1], count + 1)
         y = np.column_stack([np.interp(even, arc, column) for column in x.T])
         x = project(y)

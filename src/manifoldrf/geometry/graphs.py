@@ -141,7 +141,7 @@ class Graph:
     step_time: float | None = None
     n_steps: int | None = None
 
-    def __post_init__(self) -> None:  # noqa: C901  (one check for each field)
+    def __post_init__(self) -> None:
         if not sparse.issparse(self.affinity):
             rule = "a CSR array; Graph.from_affinity takes any matrix"
             reject("affinity", rule, type(self.affinity).__name__, TypeError)

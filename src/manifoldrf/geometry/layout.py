@@ -143,7 +143,7 @@ class EvenNodes(AbstractNodes):
             check_finite(getattr(self, name), name)
         if not np.isfinite(self.ricci).all():  # one over a squared length, which may be huge
             reject("ricci", "finite", "others")
-        if g and not (0 <= self.own.min() and self.own.max() < n):
+        if g and not (self.own.min() >= 0 and self.own.max() < n):
             reject("own", "positions of nodes", int(self.own.max()))
         if g and not (self.room > 0).all():
             reject("room", "positive", float(self.room.min()))
@@ -316,7 +316,7 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
     limit = 2 * radius + 2 * float(spacing.max())
 
     def far_along(starts: IntArray) -> tuple[Pairs, Any]:
-        """Pairs from some nodes within the reach of a step, and which of them are far from each other along paths."""
+        """Pairs from some nodes within the reach of a step, and which of them are far from each other on paths."""
         found = search.within(points[starts], radius)
         blocks = np.array_split(starts, max(1, len(starts) // 1000))
         balls = map_threads(lambda block: ball_along_edges(*parts, block, limit), blocks, n_jobs)

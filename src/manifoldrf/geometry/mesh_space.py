@@ -60,7 +60,7 @@ class MeshSpace(AbstractSpace):
         return max(2, 2 * round(float(np.clip(allowed, least, 40)) / 2))
 
     def spacing(self, s2: float) -> float:
-        """Distance between nodes: 8 in the footprint of a step, because farthest points are less even than a grid."""
+        """Distance between nodes: 8 in the footprint of a step; farthest points are less even than a grid."""
         return float(np.sqrt(np.pi * s2 / 8))
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
@@ -144,8 +144,8 @@ class MeshNodes(AbstractNodes):
     room : array of shape (g,)
         Weight of each image.
     detours : CSR array of shape (n, n)
-        For each pair of nodes that is close along the surface: 1 plus, in units of the reach, how much longer the way
-        is than the straight line.
+        For each pair of nodes that is close along the surface: 1 plus, in units of the reach, how much longer the
+        way is than the straight line.
     owners : int array of shape (n_vertices,)
         The node nearest to each vertex along the surface.
     radius : float
@@ -175,7 +175,7 @@ class MeshNodes(AbstractNodes):
             check_finite(getattr(self, name), name)
         for name in ("own", "owners"):
             values = getattr(self, name)
-            if len(values) and not (0 <= values.min() and values.max() < n):
+            if len(values) and not (values.min() >= 0 and values.max() < n):
                 reject(name, "positions of nodes", int(values.max()))
 
     @classmethod

@@ -184,8 +184,8 @@ def hyperbolic_two_kernel(distance: FloatArray, t: float) -> FloatArray:
     """Heat kernel of H^2: McKean's integral over psi >= 0 of s / sinh(s/2) e^{-s^2/(4t)}.
 
     H^2 lies in H^3, and s, cosh(s/2) = cosh(r/2) cosh(psi), is the hypotenuse of a right hyperbolic triangle with
-    the side r in H^2. In s instead of psi the integrand has a factor 1 / sqrt(cosh s - cosh r). In psi it is analytic
-    around the real axis, and the midpoint rule converges exponentially.
+    the side r in H^2. In s instead of psi the integrand has a factor 1 / sqrt(cosh s - cosh r). In psi it is
+    analytic around the real axis, and the midpoint rule converges exponentially.
     """
     # s - r at which e^{-(s^2 - r^2)/(4t) - (s - r)/2} has fallen by e^-40: the root of x^2 + b x = c,
     # written without a difference

@@ -88,12 +88,12 @@ class AbstractSpace(abc.ABC):
         return 0.0 if cloud is None else 4.5 * float(cloud.noise_std) ** 2
 
     def half(self) -> "AbstractSpace":
-        """The space as half of what is known shows it, for an estimate of the error; itself if it is known exactly."""
+        """The space as half of the data show it, for an estimate of the error; itself if it is known exactly."""
         return self
 
     @property
     def default_time(self) -> float:
-        """A heat time that the points resolve, that few features represent, and that sees the shape of the space."""
+        """A heat time that points resolve, that few features represent, and that sees the shape of the space."""
         resolved = 2 / np.pi * (12 * self.volume / self.n_known) ** (2 / self.dim)  # 12 points wide
         represented = (self.volume / 640) ** (2 / self.dim)  # by 640 anchors
         t = min(max(resolved, represented, self._noise2), 0.02 * self.extent2)
@@ -231,7 +231,7 @@ class CurveNodes(AbstractNodes):
         n = len(self.points)
         for name in ("arcs", "pieces", "volumes"):
             check_shape(name, getattr(self, name), (n,))
-        if n and not (0 <= self.pieces.min() and self.pieces.max() < len(self.curve.lengths)):
+        if n and not (self.pieces.min() >= 0 and self.pieces.max() < len(self.curve.lengths)):
             reject("pieces", "numbers of curves", int(self.pieces.max()))
 
     def mass(self, s2: float) -> Any:
@@ -334,7 +334,9 @@ class ManifoldSpace(AbstractSpace):
         n = self._count(4 * t / (18 if self.dim < 3 else 8)) if n_nodes is None else n_nodes
         volumes = np.asarray(self.manifold.grid_weights(n))
         points = np.array(self.manifold.grid(n), order="C")
-        return min(PointSpace(points, self.dim, self.metric, volumes, self.n_jobs).steps(t), 18 if self.dim < 3 else 8)
+        return min(
+            PointSpace(points, self.dim, self.metric, volumes, self.n_jobs).steps(t), 18 if self.dim < 3 else 8
+        )
 
     @property
     def _per_step(self) -> float:
