@@ -221,7 +221,12 @@ def _sparse(stage: Stage) -> Any:
 def _library_features(stage: Stage) -> Any:
     graph = _prepare_graph("gaussian", stage)
     count = min(graph.n_nodes, math.ceil(2.5 * graph.n_nodes / stage.tau))  # closer than the kernel is wide
-    options = {"normalize": False, "quadrature": "voronoi", "sparse_output": True, "random_state": stage.seed}
+    options: dict[str, Any] = {
+        "normalize": False,
+        "quadrature": "voronoi",
+        "sparse_output": True,
+        "random_state": stage.seed,
+    }
     features = ManifoldRandomFeatures(DiffusionKernel(stage.tau), count, **options)
     return without_small(features.fit_transform(graph), 1e-3)
 

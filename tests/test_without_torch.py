@@ -38,7 +38,7 @@ ridge = m.ManifoldRidge(space=points, random_state=0).fit(points[:60], heights[:
 assert np.abs(ridge.predict(new) - new[:, 2]).max() < 0.2
 
 known = np.arange(300) % 4 == 0
-for method in ("auto", "features"):
+for method in ("auto", "kernel"):
     field = m.FieldInterpolator(method, random_state=0).fit(points, heights, known)
     assert np.abs(field.predict() - heights).max() < 0.5, method
 

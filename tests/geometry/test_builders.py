@@ -36,10 +36,6 @@ def from_cloud(**options):
     return build
 
 
-def from_heat(points, order, n_jobs=1, scale=1.0):
-    return heat_graph(points[order] * scale, 0.2 * scale**2, n_jobs=n_jobs)
-
-
 def from_mesh(faces, **options):
     def build(points, order, scale=1.0):
         return mesh_graph(TriangleMesh(points[order] * scale, np.argsort(order)[faces]), **options)
@@ -85,7 +81,6 @@ CASES = [
         scalable=False,
     ),
     Case("on H^2", from_cloud(metric=BALL), BALL.sample(200, seed=0), turn, scalable=False),
-    Case("heat", from_heat, Sphere().grid(250)),
     *MESHES,
 ]
 EVERY = [*CASES, Case("grid", lambda points, order: grid_graph(6, 3), np.zeros((216, 3)))]
@@ -229,7 +224,7 @@ BAD_KNN = [
     ({"bandwidth": 0.0}, ValueError, "`bandwidth` must be a number in (0, inf). Got 0.0."),
     ({"bandwidth": np.inf}, ValueError, "`bandwidth` must be a number in (0, inf). Got inf."),
     (
-        {"bandwidth": "mean"},
+        {"bandwidth": "wide"},
         ValueError,
         "`bandwidth` must be 'median', 'local' or a number in (0, inf). Got 'mean'.",
     ),

@@ -15,7 +15,7 @@ from manifoldrf.geometry.spaces import CloudSpace, CurveSpace, PointSpace, cloud
 def edge_of(points, spacing=0.03, frames=None):
     if frames is None:
         frames = np.broadcast_to(np.eye(points.shape[1]), (len(points), points.shape[1], points.shape[1]))
-    return find_edge(points, frames, spacing, 1, noise_std=0.0, curvature=0.0)
+    return find_edge(points, frames, np.zeros(len(points)), spacing, 1, noise_std=0.0)
 
 
 def laid_out(points, s2=0.01):

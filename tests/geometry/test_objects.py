@@ -192,7 +192,10 @@ def test_objects_that_do_not_fit_are_refused():
         (lambda: Graph.from_affinity(torch.tensor([[0, 2], [2, 0]])), "a matrix or an edge index, not both"),
         (lambda: Graph.from_affinity(nx.Graph()), "a square matrix of at least one row"),
         (lambda: mesh_graph(nx.path_graph(3)), "`mesh` must be a TriangleMesh"),
-        (lambda: DiffusionKernel(1.0).dense(nx.path_graph(3)), "from a matrix or a graph. Got Graph of networkx."),
+        (
+            lambda: DiffusionKernel(1.0).dense(nx.path_graph(3)),
+            "from a matrix or from a graph of another library. Got Graph.",
+        ),
         (
             lambda: Graph.from_affinity(nx.Graph([(0, 1, {"weight": "far"})])),
             "`affinity edge weights` must be an array",

@@ -29,7 +29,7 @@ SPHERE = Sphere()
 @functools.cache
 def sphere_graph(kind, n=1000, t=0.05):
     if kind == "heat":
-        return heat_graph(SPHERE.grid(n), t=t)
+        return heat_graph(SPHERE, t=t, n_nodes=n, n_steps=6)
     return mesh_graph(sphere_mesh(n), weights="cotangent") if kind == "cotangent" else knn_graph(SPHERE.grid(n))
 
 
@@ -148,17 +148,6 @@ PATH = Graph.from_affinity([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
 def test_unsuitable_graphs_are_refused(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
-
-
-def test_nodes_without_weight_have_no_kernel_per_volume():
-    mesh = sphere_mesh(100)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GraphWarning)
-        graph = heat_graph(mesh, 0.5, weights=np.where(np.arange(100) < 5, 0.0, mesh.vertex_areas()))
-    assert np.isfinite(HeatKernel(0.5).matrix(graph, [10, 20], [30], per_volume=True)).all()
-    for rows, cols, name in [([10, 2], [20], "rows"), ([10], [4], "cols")]:
-        with pytest.raises(ValueError, match=f"`{name}` must be nodes of positive weight"):
-            HeatKernel(0.5).matrix(graph, rows, cols, per_volume=True)
 
 
 @pytest.mark.slow

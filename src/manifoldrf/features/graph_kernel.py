@@ -167,7 +167,7 @@ class GraphKernel:
             return np.asarray(np.linalg.norm(queries - mesh.closest_points(queries).points, axis=1))
         placed = self.graph.placed(queries)
         distances = np.asarray(self.graph._search.knn(placed, 1)[0][:, 0])
-        return np.hypot(distances, np.linalg.norm(queries - placed, axis=1))
+        return np.asarray(np.hypot(distances, np.linalg.norm(queries - placed, axis=1)))
 
     @property
     def _mesh(self) -> TriangleMesh | None:

@@ -67,7 +67,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
         if space.dim > _MOST_DIMS:
             warn_user(
                 f"The points have about {space.dim} dimensions: no low-dimensional structure was found. Features "
-                "are those of the graph of nearest neighbours; compare them with a Gaussian kernel of the coordinates.",
+                "are those of the graph of nearest neighbours; compare them with a Gaussian kernel.",
                 GraphWarning,
             )
         return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps, dim=space.dim)

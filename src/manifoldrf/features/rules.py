@@ -68,7 +68,7 @@ class WalkStep:
     @cached_property
     def fused(self) -> "FusedRule | None":
         """What a fused product with a table needs, for heat graphs in few coordinates; None for other graphs."""
-        extension = self.graph.extension
+        extension: Any = self.graph.extension
         steps = extension.fused() if isinstance(extension, HeatExtension) else None
         cells = None if steps is None else steps.search.cells(extension.radius)
         return None if cells is None else FusedRule(extension, cells, steps)

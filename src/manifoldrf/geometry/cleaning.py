@@ -471,9 +471,7 @@ def _surface_through(search: NeighborSearch, shape: _Shape) -> LocalSurface:
         part = np.sort(_some(search, int(n * MOST_NEIGHBORS / inside)))
         search = NeighborSearch(np.ascontiguousarray(search.points[part]), None, search.threads)
     surface = fit_surface(search, (origin, axes), dim, h2)
-    return LocalSurface(
-        *(getattr(surface, name) for name in surface.__dataclass_fields__ if name != "noise_std"), sigma
-    )
+    return replace(surface, noise_std=sigma)
 
 
 def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatArray]:

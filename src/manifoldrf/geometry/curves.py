@@ -5,6 +5,7 @@ On a curve everything follows from arc length: even nodes, their volumes, and di
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -127,7 +128,7 @@ def trace_curves(cloud: CleanCloud, n_jobs: int) -> Curve | None:
     return Curve(np.vstack(places), np.concatenate(arcs), pieces, lengths, np.array(closed, dtype=float))
 
 
-def _resampled(x, gaps, project):  # type: ignore[no-untyped-def]
+def _resampled(x: FloatArray, gaps: FloatArray, project: Any) -> tuple[FloatArray, FloatArray, bool]:
     """Arc lengths and places of a curve through points in order, and whether it is closed."""
     gap = float(np.linalg.norm(x[0] - x[-1]))
     ahead = (x[0] - x[min(2, len(x) - 1)]), (x[-1] - x[max(-3, -len(x))])
@@ -172,7 +173,7 @@ def line_pairs(
                 images.append(turn * length + (x if turn % 2 == 0 else length - x))
             own.append(nodes)
             where.append(np.full(len(nodes), piece))
-    x, node, piece = np.concatenate(images), np.concatenate(own), np.concatenate(where)
+    x, node, line_of = np.concatenate(images), np.concatenate(own), np.concatenate(where)
     offset = piece * (
         float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius
     )  # curves apart on one line

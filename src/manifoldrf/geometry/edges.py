@@ -136,7 +136,7 @@ class Edge:
 
 
 def _lengths(vectors: FloatArray) -> FloatArray:
-    return np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-300)
+    return np.asarray(np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-300))
 
 
 def find_edge(
@@ -190,13 +190,13 @@ def find_edge(
         better = depth < best - 0.02
         best[better], turned[better] = depth[better], direction[better]
     F = frames[open_]
-    normals, agreement = np.einsum("nda,na->nd", F, turned), None
+    normals, agreement = np.einsum("nda,na->nd", F, turned), np.zeros(0)
     d, around = cKDTree(points[open_]).query(points[open_], min(24, len(open_)), workers=n_jobs)
     weights = np.exp(-((d / (0.5 * radii[:, None])) ** 2))
     for _ in range(4):  # neighbours on the same face have similar normals
         cosines = np.einsum("nkd,nd->nk", normals[around], normals)
         same = weights * (cosines > _SAME_FACE)
-        if agreement is None:
+        if not len(agreement):
             agreement = same.sum(axis=1) / np.maximum((weights * (cosines > -0.5)).sum(axis=1), 1e-300)
         mean = np.einsum("nk,nkd->nd", same, normals[around])
         normals = mean / _lengths(mean)

@@ -139,7 +139,13 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     check_steps(n_steps)
     if not isinstance(n_nodes, str):
         check_integer(n_nodes, "n_nodes", 16)
-    options = {"dim": dim, "metric": metric, "noise_std": noise_std, "volumes": volumes, "n_jobs": threads}
+    options: dict[str, Any] = {
+        "dim": dim,
+        "metric": metric,
+        "noise_std": noise_std,
+        "volumes": volumes,
+        "n_jobs": threads,
+    }
     space = space_of(as_space(points, "points"), **options)
     if not 0 < time <= 1e300 or 4 * time > 1e6 * max(space.extent2, 1e-300):
         reject("t", f"at most {25 * space.extent2:g} here (heat is spread evenly long before)", f"{t:g}")

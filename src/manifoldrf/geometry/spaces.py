@@ -136,7 +136,7 @@ class CloudSpace(AbstractSpace):
         return float((np.ptp(self.cloud.points, axis=0) ** 2).sum())
 
     @cached_property
-    def curvature(self) -> float:  # type: ignore[override]
+    def curvature(self) -> float:
         """Of the surface through the points."""
         return 0.0 if self.cloud.surface is None else self.cloud.surface.curvature
 
@@ -325,7 +325,7 @@ class ManifoldSpace(AbstractSpace):
         return self.manifold.volume
 
     @cached_property
-    def extent2(self) -> float:  # type: ignore[override]
+    def extent2(self) -> float:
         """Squared diagonal of the bounding box."""
         return float((np.ptp(self.manifold.grid(500), axis=0) ** 2).sum())
 
@@ -389,7 +389,7 @@ class PointNodes(AbstractNodes):
         return self.search.points
 
     @property
-    def metric(self) -> AbstractManifold | None:  # type: ignore[override]
+    def metric(self) -> AbstractManifold | None:
         """The manifold that distances are measured along."""
         return self.search.metric
 
