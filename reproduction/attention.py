@@ -90,7 +90,7 @@ def along_edges(graph: Graph) -> tuple[Owners, Within]:
         found = csgraph.dijkstra(lengths, indices=anchors, min_only=True, return_predecessors=True)[2]
         places = np.zeros(graph.n_nodes, dtype=np.int64)
         places[anchors] = np.arange(len(anchors))
-        return places[found]
+        return np.asarray(places[found])
 
     def within(cell: IntArray) -> FloatArray:
         return np.asarray(csgraph.dijkstra(lengths[cell][:, cell], directed=False))

@@ -45,6 +45,7 @@ def read_members(file: Path, name: str, wanted: Collection[str] | None = None) -
 
     Examples
     --------
+    >>> import numpy as np
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     np.savez(f"{folder}/two.npz", a=np.arange(3), b="text")

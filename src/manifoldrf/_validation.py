@@ -283,7 +283,7 @@ def check_finite(array: Any, name: str, largest: float = LARGEST_COORDINATE, col
     """Name the first entry of a dense or CSR array that is NaN, infinite or too large."""
     is_sparse = hasattr(array, "tocoo")
     values = array.data if is_sparse else array
-    if not values.size or (values.min() >= -largest and values.max() <= largest):  # False if there is a NaN
+    if not values.size or (float(values.min()) >= -largest and float(values.max()) <= largest):  # False for NaN
         return  # without a copy: an array may be as large as memory, or memory-mapped
     first = index = tuple(int(i) for i in np.argwhere(~(np.abs(values) <= largest))[0])
     if is_sparse:

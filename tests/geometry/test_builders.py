@@ -14,7 +14,6 @@ from scipy.spatial.distance import cdist
 from manifoldrf import FlatTorus, HyperbolicSpace, Sphere, Torus
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import GraphWarning
-from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.meshes import TriangleMesh
 
 EPS = np.finfo(np.float64).eps
@@ -226,7 +225,7 @@ BAD_KNN = [
     (
         {"bandwidth": "wide"},
         ValueError,
-        "`bandwidth` must be 'median', 'local' or a number in (0, inf). Got 'mean'.",
+        "`bandwidth` must be 'median', 'mean', 'local' or a number in (0, inf). Got 'wide'.",
     ),
     ({"bandwidth": None}, TypeError, "`bandwidth` must be a number in (0, inf). Got None."),
     ({"density_correction": -0.5}, ValueError, "`density_correction` must be a number in [0, 1]. Got -0.5."),

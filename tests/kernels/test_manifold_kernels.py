@@ -1,7 +1,6 @@
 """Kernels in the manifold clock: what they become on each graph, against spectral series of the sphere."""
 
 import functools
-import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from oracles import relative_error, sphere_mesh
 from manifoldrf import (
     DiffusionKernel,
     Graph,
-    GraphWarning,
     HeatKernel,
     MaternKernel,
     PowerKernel,

@@ -77,7 +77,7 @@ class HeatGraph(FrozenParams):
     >>> from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere
     >>> graph = HeatGraph(n_nodes=2000, n_steps=8)
     >>> ManifoldRandomFeatures(HeatKernel(0.05), "all", graph=graph).fit(Sphere()).graph_
-    Graph(2000 nodes, 110948 edges, points in R^3, n_steps=8)
+    Graph(2000 nodes, 111104 edges, points in R^3, n_steps=8)
     """
 
     n_nodes: int | str = "auto"
@@ -125,7 +125,7 @@ class KnnGraph(FrozenParams):
     --------
     >>> from manifoldrf import DiffusionKernel, KnnGraph, ManifoldRandomFeatures, Sphere
     >>> ManifoldRandomFeatures(DiffusionKernel(20.0), graph=KnnGraph(n_neighbors=12)).fit(Sphere().grid(500)).graph_
-    Graph(500 nodes, 3132 edges, points in R^3)
+    Graph(500 nodes, 3105 edges, points in R^3)
     """
 
     n_neighbors: int = 8
@@ -154,7 +154,7 @@ class MeshGraph(FrozenParams):
     >>> from manifoldrf import DiffusionKernel, ManifoldRandomFeatures, MeshGraph, TriangleMesh
     >>> corners = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
     >>> mesh = TriangleMesh(corners, [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]])
-    >>> ManifoldRandomFeatures(DiffusionKernel(2.0), graph=MeshGraph()).fit(mesh).graph_.n_edges
+    >>> ManifoldRandomFeatures(DiffusionKernel(20.0), graph=MeshGraph()).fit(mesh).graph_.n_edges
     6
     """
 

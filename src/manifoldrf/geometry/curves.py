@@ -174,7 +174,7 @@ def line_pairs(
             own.append(nodes)
             where.append(np.full(len(nodes), piece))
     x, node, line_of = np.concatenate(images), np.concatenate(own), np.concatenate(where)
-    offset = piece * (
+    offset = line_of * (
         float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius
     )  # curves apart on one line
     order = np.argsort(x + offset, kind="stable")

@@ -193,8 +193,8 @@ class AbstractManifold(abc.ABC):
         """Exact kernel of e^{t Delta}, per unit volume, for all pairs; shape (len(X), len(Y)).
 
         On spheres and hyperbolic spaces of dimension 1, 2 and 3, flat tori, rotations and Euclidean spaces, the
-        relative error is at most 1e-10 for all values above 1e-290. On spheres of dimension 4 and more, the error is
-        at most 1e-10 of the value at coincident points. Values below about 1e-15 of that value are round-off there
+        relative error is at most 1e-10 for all values above 1e-290. On spheres of dimension 4 and more, it is at
+        most 1e-10 of the value at coincident points. Values below about 1e-15 of that value are round-off there
         (never negative), and t must be at least 1e-6 radius^2. The kernel of a product is that of its factors. No
         other kernel is known in closed form.
 

@@ -118,7 +118,7 @@ class TrainingInfo:
 
     Examples
     --------
-    >>> from manifoldrf import TrainingInfo
+    >>> from manifoldrf.paper.network import TrainingInfo
     >>> TrainingInfo(1, "epochs", 1, (2.0,), (2.1,), 0.9, 0.3, 4.0, 800, 200, 0.1).stopped_by
     'epochs'
     """
