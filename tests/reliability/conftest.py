@@ -48,7 +48,7 @@ def folder(inputs, tmp_path):
 
 @pytest.fixture
 def disk(tmp_path):
-    """A disk of 512 kB."""
-    made = Disk(tmp_path / "disk", 128)
+    """A disk of 4 MB."""
+    made = Disk(tmp_path / "disk", 1024)
     yield made
     made.close()

@@ -83,7 +83,7 @@ def features(kernel=None, **settings):
 
 def filled():
     known = np.where(np.arange(len(HEIGHT)) % 3 == 0, HEIGHT, np.nan)
-    return FieldInterpolator(method="features", random_state=0, n_jobs=2).fit(GRAPH, known).predict()
+    return FieldInterpolator(method="kernel", random_state=0, n_jobs=2).fit(GRAPH, known).predict()
 
 
 def attended():

@@ -73,9 +73,6 @@ def test_a_full_disk_is_an_error_with_the_name_of_the_file_and_changes_nothing(d
 
 COMMANDS = {
     "fit": (("fit", "points.npy", "-o"), "new.safetensors"),
-    "graph": (("graph", "points.npy", "-o"), "new.safetensors"),
-    "affinities": (("graph", "points.npy", "-o"), "new.npz"),
-    "signatures": (("signatures", "graph.safetensors", "--tau", "5", "-o"), "new.npz"),
     "transform npy": (("transform", "model.safetensors", "points.npy", "-o"), "new.npy"),
     "transform npz": (("transform", "model.safetensors", "points.npy", "-o"), "new.npz"),
     "transform csv": (("transform", "model.safetensors", "points.npy", "-o"), "new.csv"),
@@ -85,7 +82,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", quick_ones(COMMANDS, "fit", "affinities", "transform csv", "interpolate"))
+@pytest.mark.parametrize("name", quick_ones(COMMANDS, "fit", "transform csv", "interpolate"))
 def test_commands_end_with_one_sentence_on_a_full_disk(program, disk, inputs, name):
     words, target = COMMANDS[name]
     path = disk.folder / target
@@ -113,9 +110,8 @@ def test_experiments_end_with_one_sentence_on_a_full_disk(program, disk, inputs)
 @pytest.mark.slow  # two trainings
 def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(program, disk, inputs):
     state = disk.folder / "state.safetensors"
-    words = ("fit", "points.npy", "--paper", "--n-starts", "40", "-o", disk.folder / "m.safetensors", "--quiet")
-    words += ("--field-options", "epochs=12", "--field-options", f"checkpoint={state}")
-    words += ("--field-options", "hidden=16")
+    words = ("fit", "points.npy", "--paper", "--set", "field__n_starts=40", "-o", disk.folder / "m.safetensors", "--quiet")
+    words += ("--set", "field__epochs=12", "--set", f"field__checkpoint={state}")
     stop = ("paper.network._Training.run_epoch", 11, 2)
     stopped = program.run(*words, cwd=inputs, kill_at=stop)
     assert stopped.code == 130, stopped.err
@@ -160,7 +156,7 @@ def test_a_disk_that_refuses_writing_is_named_before_any_work(program, disk, inp
     work = "import manifoldrf._files as files; files.existing_file = None"  # an error, if anything were read
     done = program.run(*words, path, cwd=inputs, code=work)
     assert (done.code, done.out) == (1, "")
-    assert "`--output` must be in a folder that is writable. Got " in done.err
+    assert "`--out` must be in a folder that is writable. Got " in done.err
     assert done.err.count("\n") == 1
     assert contents(disk.folder) == before
 
@@ -177,10 +173,10 @@ def test_a_disk_that_refuses_writing_is_named_by_the_library(disk, inputs, name)
 def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folder, place):
     before = contents(folder)
     for words, target in (COMMANDS["fit"], COMMANDS["transform npy"]):
-        work = "import manifoldrf.cli.models as models; models.read_model = models.read_space = None"
+        work = "import manifoldrf.cli.program as program; program.read_model = program.read_space = None"
         done = program.run(*words, place + "." + target.partition(".")[2], cwd=folder, code=work)
         assert (done.code, done.out) == (1, "")
-        assert "`--output` must be in a folder that " in done.err
+        assert "`--out` must be in a folder that " in done.err
         assert done.err.count("\n") == 1
     assert contents(folder) == before
 

@@ -26,24 +26,24 @@ BOTH_SIGNALS = pytest.mark.parametrize(
 )
 N = 300  # points of the inputs
 
-SIGNATURES = ("signatures", "graph.safetensors", "--tau", "5", "-o", "new.npz", "--teacher")
 FIT = ("fit", "points.npy", "-o", "new.safetensors")
+STEPS = ("fit", "graph.safetensors", "--tau", "5", "-o", "new.safetensors", "--teacher")
 TRANSFORM = ("transform", "model.safetensors", "points.npy", "--chunk-size", "50", "-o")
 TEACHERS = ("reproduction", "teachers", "--out", "new", "--set", "n_nodes=100", "--set", "surfaces=sphere")
-TRAINING = (*FIT, "--paper", "--field-options", "epochs=4", "--n-starts", "40", "--teacher-options", "n_walks=100")
+BUDGET = ("--set", "field__n_starts=40", "--set", "teacher__n_walks=100")
+TRAINING = (*FIT, "--paper", *BUDGET, "--set", "field__epochs=4")
 FILL_IN = ("interpolate", "mesh.ply", "known.csv", "-o", "new")
 # A command, and where the signal comes: at the nth call of a function, or of any function of a module. The numbers
 # are about the middle of the work of that module.
 STAGES = {
-    "heat graph": (("graph", "points.npy", "--t", ".1", "-o", "new.npz"), "geometry.heat", 20),
-    "weights of nodes": (("graph", "mesh.ply", "--t", ".1", "-o", "new.safetensors"), "geometry.heat", 25),
-    "neighbours": (("graph", "points.npy", "-o", "new.safetensors"), "geometry.builders", 3),
-    "walks": ((*SIGNATURES, "walks"), "signatures.teachers", 40),
-    "counts": ((*SIGNATURES, "counts"), "signatures.teachers", 40),
-    "frontier": ((*SIGNATURES, "frontier"), "signatures.teachers", 20),
-    "exact signatures": ((*SIGNATURES, "exact"), "kernels.action", 4),
-    "anchors": (FIT, "fields.anchors", 4),
-    "weights of anchors": (FIT, "fields.anchors", 15),
+    "heat graph": ((*FIT, "-t", ".1"), "geometry.heat", 5),
+    "nodes of a mesh": (("fit", "mesh.ply", "-t", ".1", "-o", "new.safetensors"), "geometry.mesh_space", 10),
+    "neighbours": ((*FIT, "--graph", "knn", "--tau", "5"), "geometry.builders", 3),
+    "walks": ((*STEPS, "walks"), "signatures.teachers", 10),
+    "counts": ((*STEPS, "counts"), "signatures.teachers", 10),
+    "exact signatures": ((*STEPS, "exact"), "kernels.action", 4),
+    "anchors": (FIT, "features.anchors", 4),
+    "weights of anchors": (FIT, "features.anchors", 15),
     "error": (FIT, "features.errors", 10),
     "save": (FIT, "_files.os.fsync", 1),
     "training": (TRAINING, "paper.network", 30),
@@ -124,14 +124,8 @@ from manifoldrf.paper.network import _Training as training
 run = training.run_epoch
 training.run_epoch = lambda *args: (print('epoch'), run(*args))[1]
 """
-RESUMABLE = (
-    *TRAINING,
-    "--field-options",
-    "epochs=24",
-    "--field-options",
-    "checkpoint=state.safetensors",
-    "--quiet",
-)
+LONGER = ("--set", "field__epochs=24", "--set", "field__checkpoint=state.safetensors")
+RESUMABLE = (*FIT, "--paper", *BUDGET, *LONGER, "--quiet")
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +168,7 @@ def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, num
 def test_sigterm_from_outside_ends_a_training_with_143_and_leaves_nothing(tmp_path):
     np.save(tmp_path / "points.npy", Sphere().grid(N))
     code = "from manifoldrf.cli import main; main()"
-    options = ["--paper", "--field-options", "epochs=100000", "--n-starts", "40"]  # hours, if nothing ends it
+    options = ["--paper", "--set", "field__epochs=100000", "--set", "field__n_starts=40"]  # hours, if nothing ends it
     called = [sys.executable, "-c", code, "fit", "points.npy", "-o", "m.safetensors", *options]
     environment = os.environ | {"FORCE_COLOR": "1", "COLUMNS": "120"}  # a bar, as in a terminal
     with subprocess.Popen(
@@ -213,7 +207,7 @@ def usual_handlers():
 def test_the_library_installs_no_handlers_and_the_program_takes_its_own_back(monkeypatch, tmp_path):
     before = handlers()
     during = []
-    monkeypatch.setattr("manifoldrf.cli.models.show_facts", lambda *_: during.extend(handlers()))
+    monkeypatch.setattr("manifoldrf.cli.program.show_facts", lambda *_: during.extend(handlers()))
     features = ManifoldRandomFeatures(HeatKernel(0.2), random_state=0).fit(Sphere().grid(100))
     load(features.save(tmp_path / "m.safetensors"))
     assert handlers() == before

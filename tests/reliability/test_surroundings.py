@@ -164,7 +164,7 @@ def test_output_that_cannot_be_printed_harms_no_file(program, folder, name, flag
 
 @pytest.mark.parametrize("columns", quick_ones(["1", "0", "-5", "many", "100000"], "1", "many"))
 def test_terminals_of_any_width_show_whole_numbers(program, folder, columns):
-    done = program.run("graph", "points.npy", "-o", "g.safetensors", cwd=folder, env={"COLUMNS": columns})
+    done = program.run("transform", "model.safetensors", "points.npy", "-o", "f.npy", cwd=folder, env={"COLUMNS": columns})
     assert done.code == 0, done.err
     assert "300" in done.out.split()
 
@@ -226,7 +226,7 @@ def test_narrow_kernels_and_far_points_underflow_without_a_word():
     with np.errstate(all="raise"):
         assert Sphere().heat_kernel(points, points, 1e-5).min() == 0
         for kernel, field in (
-            (DiffusionKernel(20.0), "local"),
+            (DiffusionKernel(20.0), "step"),
             (HeatKernel(0.2), "interpolated"),
             (HeatKernel(0.2), "auto"),
         ):
