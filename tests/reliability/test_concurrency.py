@@ -201,7 +201,7 @@ def test_fits_in_threads_have_the_bits_of_fits_one_after_another_and_change_noth
 
 def test_an_error_in_one_thread_leaves_the_others_and_the_process_alone(alone):
     before = global_state()
-    names = ["step", "network", "ridge", "local"]
+    names = ["step", "network", "ridge", "interpolated"]
     with ThreadPoolExecutor(6) as pool:
         wrong = [pool.submit(failing) for _ in range(2)]
         right = [pool.submit(JOBS[name]) for name in names]

@@ -110,7 +110,16 @@ def test_experiments_end_with_one_sentence_on_a_full_disk(program, disk, inputs)
 @pytest.mark.slow  # two trainings
 def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(program, disk, inputs):
     state = disk.folder / "state.safetensors"
-    words = ("fit", "points.npy", "--paper", "--set", "field__n_starts=40", "-o", disk.folder / "m.safetensors", "--quiet")
+    words = (
+        "fit",
+        "points.npy",
+        "--paper",
+        "--set",
+        "field__n_starts=40",
+        "-o",
+        disk.folder / "m.safetensors",
+        "--quiet",
+    )
     words += ("--set", "field__epochs=12", "--set", f"field__checkpoint={state}")
     stop = ("paper.network._Training.run_epoch", 11, 2)
     stopped = program.run(*words, cwd=inputs, kill_at=stop)

@@ -168,7 +168,13 @@ def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, num
 def test_sigterm_from_outside_ends_a_training_with_143_and_leaves_nothing(tmp_path):
     np.save(tmp_path / "points.npy", Sphere().grid(N))
     code = "from manifoldrf.cli import main; main()"
-    options = ["--paper", "--set", "field__epochs=100000", "--set", "field__n_starts=40"]  # hours, if nothing ends it
+    options = [
+        "--paper",
+        "--set",
+        "field__epochs=100000",
+        "--set",
+        "field__n_starts=40",
+    ]  # hours, if nothing ends it
     called = [sys.executable, "-c", code, "fit", "points.npy", "-o", "m.safetensors", *options]
     environment = os.environ | {"FORCE_COLOR": "1", "COLUMNS": "120"}  # a bar, as in a terminal
     with subprocess.Popen(

@@ -43,7 +43,7 @@ SURFACES = surfaces(max_size=24)  # a fit takes milliseconds
 HEAT_OPTIONS = {
     "n_nodes": mostly(st.sampled_from(["auto", "all", 16])),
     "n_steps": mostly(st.sampled_from(["auto", 2, 4])),
-    "dim": mostly(st.integers(1, 3)),
+    "dim": mostly(st.integers(1, 6)),  # of at most three columns
     "metric": mostly(st.none()),
     "noise_std": mostly(st.sampled_from(["auto", 0.0, 0.01])),
     "volumes": mostly(st.none()),
@@ -54,8 +54,8 @@ KNN_OPTIONS = {
     "bandwidth": mostly(st.one_of(st.sampled_from(["median", "local"]), st.floats(0.1, 2.0))),
 }
 GRAPHS = st.one_of(
-    options(HEAT_OPTIONS, most=2).map(lambda given: (HeatGraph, given)),
-    options(KNN_OPTIONS, most=2).map(lambda given: (KnnGraph, given)),
+    options(HEAT_OPTIONS, most=2, least=1).map(lambda given: (HeatGraph, given)),
+    options(KNN_OPTIONS, most=2, least=1).map(lambda given: (KnnGraph, given)),
 )
 OPTIONS = {
     "n_features": mostly(st.one_of(st.integers(1, 30), st.sampled_from(["auto", "all"]))),

@@ -164,7 +164,9 @@ def test_output_that_cannot_be_printed_harms_no_file(program, folder, name, flag
 
 @pytest.mark.parametrize("columns", quick_ones(["1", "0", "-5", "many", "100000"], "1", "many"))
 def test_terminals_of_any_width_show_whole_numbers(program, folder, columns):
-    done = program.run("transform", "model.safetensors", "points.npy", "-o", "f.npy", cwd=folder, env={"COLUMNS": columns})
+    done = program.run(
+        "transform", "model.safetensors", "points.npy", "-o", "f.npy", cwd=folder, env={"COLUMNS": columns}
+    )
     assert done.code == 0, done.err
     assert "300" in done.out.split()
 

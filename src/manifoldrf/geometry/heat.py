@@ -168,7 +168,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
         mass = nodes.mass(s2)
         mu = mass / np.asarray(gaussian.sum(axis=1)).ravel()
         for _ in range(_ROUNDS * (1 if nodes.is_even else 6)):
-            mu = mu * mass / (gaussian @ mu)
+            mu = mu * (mass / (gaussian @ mu))  # volumes times the mass may underflow
     factors = mu * _sinkhorn(gaussian, mu)
     data = scaled_both_ends(gaussian, factors, threads)
     affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
