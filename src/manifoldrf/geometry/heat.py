@@ -137,7 +137,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     """
     time, threads = check_real(t, "t", POSITIVE), check_jobs(n_jobs)
     check_steps(n_steps)
-    if not isinstance(n_nodes, str):
+    if n_nodes != "auto":
         check_integer(n_nodes, "n_nodes", 16)
     options: dict[str, Any] = {
         "dim": dim,
@@ -147,7 +147,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
         "n_jobs": threads,
     }
     space = space_of(as_space(points, "points"), **options)
-    if not 0 < time <= 1e300 or 4 * time > 1e6 * max(space.extent2, 1e-300):
+    if time > 25 * space.extent2:
         reject("t", f"at most {25 * space.extent2:g} here (heat is spread evenly long before)", f"{t:g}")
     count = None if isinstance(n_nodes, str) else int(n_nodes)
     steps = int(n_steps) if not isinstance(n_steps, str) else space.steps(time, count)
