@@ -15,6 +15,7 @@ from reliability.strategies import (
     holds_for,
     hulls,
     mostly,
+    motions,
     options,
     quietly,
     shuffled,
@@ -165,6 +166,16 @@ def test_the_same_seed_gives_the_same_bits_for_any_number_of_threads(points, t, 
     one, two = (fit(points, HeatKernel(t), n_jobs=n_jobs, **settings) for n_jobs in (1, 2))
     np.testing.assert_array_equal(features_of(one, queries), features_of(two, queries))
     np.testing.assert_array_equal(one.weights_, two.weights_)
+
+
+@holds_for(data=st.data(), points=SURFACES, t=TIMES, field=st.sampled_from(["step", "interpolated"]))
+def test_features_do_not_depend_on_place_and_direction(data, points, t, field):
+    move = data.draw(motions(3))
+    settings = {"field": field, "n_features": "all", "graph": HeatGraph(dim=2)}
+    queries = around(points, 0)
+    one = features_of(fit(points, HeatKernel(t), **settings), queries)
+    other = features_of(fit(move(points), HeatKernel(t), **settings), move(queries))
+    np.testing.assert_allclose(other, one, rtol=0, atol=1e-6 * usual_size(one))
 
 
 @holds_for(points=SURFACES, t=TIMES, field=FIELDS, scale=SCALES)

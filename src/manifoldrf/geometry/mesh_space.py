@@ -50,8 +50,8 @@ class MeshSpace(AbstractSpace):
 
     @property
     def extent2(self) -> float:
-        """Squared diagonal of the bounding box."""
-        return float((np.ptp(self.mesh.vertices, axis=0) ** 2).sum())
+        """Squared diagonal of a box with the variance of the space, whatever its direction."""
+        return float(12 * self.mesh.vertices.var(axis=0).sum())
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
         """As many steps as 4000 nodes allow, and at least 12; even."""

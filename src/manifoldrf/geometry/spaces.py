@@ -50,7 +50,7 @@ class AbstractSpace(abc.ABC):
     @property
     @abc.abstractmethod
     def extent2(self) -> float:
-        """Squared diagonal of the bounding box."""
+        """Squared diagonal of a box with the variance of the space, whatever its direction."""
 
     @property
     def curvature(self) -> float:
@@ -132,8 +132,8 @@ class CloudSpace(AbstractSpace):
 
     @property
     def extent2(self) -> float:
-        """Squared diagonal of the bounding box."""
-        return float((np.ptp(self.cloud.points, axis=0) ** 2).sum())
+        """Squared diagonal of a box with the variance of the space, whatever its direction."""
+        return float(12 * self.cloud.points.var(axis=0).sum())
 
     @cached_property
     def curvature(self) -> float:
@@ -178,8 +178,8 @@ class CurveSpace(AbstractSpace):
 
     @property
     def extent2(self) -> float:
-        """Squared diagonal of the bounding box."""
-        return float((np.ptp(self.cloud.points, axis=0) ** 2).sum())
+        """Squared diagonal of a box with the variance of the space, whatever its direction."""
+        return float(12 * self.cloud.points.var(axis=0).sum())
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes by arc length."""
@@ -280,8 +280,8 @@ class PointSpace(AbstractSpace):
 
     @property
     def extent2(self) -> float:
-        """Squared diagonal of the bounding box."""
-        return float((np.ptp(self.points, axis=0) ** 2).sum())
+        """Squared diagonal of a box with the variance of the space, whatever its direction."""
+        return float(12 * self.points.var(axis=0).sum())
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
         """As many steps as the sampling supports, with enough points in the footprint of each; even.
@@ -326,8 +326,8 @@ class ManifoldSpace(AbstractSpace):
 
     @cached_property
     def extent2(self) -> float:
-        """Squared diagonal of the bounding box."""
-        return float((np.ptp(self.manifold.grid(500), axis=0) ** 2).sum())
+        """Squared diagonal of a box with the variance of the space, whatever its direction."""
+        return float(12 * self.manifold.grid(500).var(axis=0).sum())
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
         """18 steps, 8 in more than two dimensions, or as many as the evenness of the grid allows."""
