@@ -821,7 +821,7 @@ class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
     >>> kernel = ConstantKernel() * ManifoldScaleKernel(features) + WhiteKernel(1e-3)
     >>> model = GaussianProcessRegressor(kernel).fit(points[:200], values[:200])
     >>> model.kernel_.k1.k2
-    ManifoldScaleKernel(t=0.243)
+    ManifoldScaleKernel(t=0.242)
     >>> bool(np.abs(model.predict(points[200:]) - np.sin(3 * points[200:, 0])).mean() < 0.05)
     True
     """

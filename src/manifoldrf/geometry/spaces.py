@@ -280,7 +280,9 @@ class PointSpace(AbstractSpace):
 
     @property
     def extent2(self) -> float:
-        """Squared diagonal of a box with the variance of the space, whatever its direction."""
+        """Squared diagonal of a box with the variance of the space; along a metric, of a box of the same volume."""
+        if self.metric is not None:
+            return float(self.volume ** (2 / self.dim))
         return float(12 * self.points.var(axis=0).sum())
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
@@ -326,8 +328,8 @@ class ManifoldSpace(AbstractSpace):
 
     @cached_property
     def extent2(self) -> float:
-        """Squared diagonal of a box with the variance of the space, whatever its direction."""
-        return float(12 * self.manifold.grid(500).var(axis=0).sum())
+        """Of a ball or box of the same volume: coordinates may not be lengths."""
+        return float(self.volume ** (2 / self.dim))
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
         """18 steps, 8 in more than two dimensions, or as many as the evenness of the grid allows."""
