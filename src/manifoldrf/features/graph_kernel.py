@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, get_type_hints
 
@@ -203,14 +203,6 @@ class GraphKernel:
         with np.errstate(divide="ignore", invalid="ignore"):
             beyond = np.where(distances <= reaches, 0.0, np.clip(distances / reaches - 1.0, 0.0, 1.0))
         return np.asarray((1 - beyond) ** 2 * (1 + 2 * beyond))
-
-    def at_unit_height(self) -> "GraphKernel":
-        """The kernel scaled such that K(x, x) is one on average, whatever the unit of the points."""
-        usable = np.flatnonzero(self.measure > 0)
-        nodes = usable[:: max(1, len(usable) // 64)][:64]
-        diagonal = np.diagonal(self.resolved.matrix(self.graph, nodes, nodes)) / self.measure[nodes]
-        factor = float(f"{self.unit / diagonal.mean():.3g}")
-        return replace(self, stated=factor * self.stated, resolved=factor * self.resolved)
 
 
 @dataclass(frozen=True)

@@ -174,12 +174,10 @@ def line_pairs(
             own.append(nodes)
             where.append(np.full(len(nodes), piece))
     x, node, line_of = np.concatenate(images), np.concatenate(own), np.concatenate(where)
-    offset = line_of * (
-        float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius
-    )  # curves apart on one line
+    spread = float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius  # curves apart on one line
+    offset = line_of * spread
     order = np.argsort(x + offset, kind="stable")
     line, node = (x + offset)[order], node[order]
-    spread = float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius
     at = arcs + pieces * spread
     low, high = np.searchsorted(line, at - radius), np.searchsorted(line, at + radius, side="right")
     counts = high - low

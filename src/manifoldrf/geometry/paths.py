@@ -15,8 +15,6 @@ from manifoldrf._compiling import compiled
 from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray, IntArray, check_integer
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import edge_lengths
 from manifoldrf.geometry.sampling import build_pyramid, select_point, thin
 
 # This many are exact farthest points. The others come from greedy sweeps, which do not search the farthest node.
@@ -87,13 +85,6 @@ def farthest_nodes(graph: Graph, m: int, n_exact: int = _EXACT) -> IntArray:
         return isolated
     chosen = (_along_edges if follows_edges(graph) else _in_space)(graph, joined, count, n_exact)
     return np.concatenate([chosen, isolated])
-
-
-def farthest_vertices(mesh: TriangleMesh, m: int) -> IntArray:
-    """At most ``m`` vertices of a mesh, each the farthest along the edges from those chosen before it."""
-    graph = Graph(edge_lengths(mesh), mesh.vertices)
-    joined = np.flatnonzero(graph.degrees > 0)
-    return _along_edges(graph, joined, min(m, len(joined)), _EXACT)
 
 
 def nearest_sources(graph: Graph, sources: IntArray) -> IntArray:
