@@ -36,7 +36,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(TORCH_FLAGS) torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ann,dask,gpytorch,mesh,torch,viz,test,lint,docs]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dask,gpytorch,mesh,torch,viz,test,lint,docs]"
 	@touch $@
 
 demo: setup

@@ -283,11 +283,10 @@ def require(module: str, extra: str) -> Any:
 @functools.cache
 def _versions(package: str) -> tuple[str, str]:
     """The oldest version of a package that an extra allows, and the installed one; empty if unknown."""
-    name = {"faiss": "faiss-cpu"}.get(package, package)
-    pattern = re.compile(re.sub("[-_]", "[-_]", name) + r"(?:\[\w+\])?>=([\d.]+)")
+    pattern = re.compile(re.sub("[-_]", "[-_]", package) + r"(?:\[\w+\])?>=([\d.]+)")
     try:
         needed = next(filter(None, map(pattern.match, metadata.requires("manifoldrf") or [])), None)
-        return (needed[1], metadata.version(name)) if needed else ("", "")
+        return (needed[1], metadata.version(package)) if needed else ("", "")
     except metadata.PackageNotFoundError:
         return "", ""
 

@@ -97,7 +97,7 @@ def test_package_code_imports_nothing_that_is_not_declared():
 
 
 def test_importing_the_package_loads_neither_core_nor_extras():
-    heavy = ["torch", "numba", "matplotlib", "dask", "distributed", "sklearn", "scipy", "trimesh", "faiss", "typer"]
+    heavy = ["torch", "numba", "matplotlib", "dask", "distributed", "sklearn", "scipy", "trimesh", "typer"]
     code = f"import json, sys, manifoldrf; print(json.dumps([m for m in {heavy} if m in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

@@ -40,7 +40,7 @@ AXES = 3  # of a picture
 _ARRAYS = "npy, npz or csv"
 _PLACES = f"Points, {_ARRAYS}, or a mesh (ply, obj, vtk, gii, ...), whose vertices are taken."
 _SPACE = "A mesh (ply, obj, vtk, gii, ...), points (npy, npz, csv) or a graph (safetensors)."
-_EXTRAS = {"mesh": "meshio", "ann": "faiss", "viz": "matplotlib", "dask": "distributed", "torch": "torch"}
+_EXTRAS = {"mesh": "meshio", "viz": "matplotlib", "dask": "distributed", "torch": "torch"}
 
 _out = functools.partial(typer.Option, "--out", "-o")
 InputFile = Annotated[str, typer.Argument(metavar="INPUT", help=_SPACE)]

@@ -82,8 +82,7 @@ def knn_graph(
     metric : AbstractManifold, optional
         Measure distances along this manifold.
     n_jobs : int, default=-1
-        Threads of the neighbour search, -1 for all cores; the result does not depend on it. Above ten dimensions
-        *and* 50,000 points the search is approximate (recall about .99) where faiss is installed.
+        Threads of the neighbour search, -1 for all cores; the result does not depend on it.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Nearest nodes, and nodes within a radius: in space, along a manifold, along the surface of a mesh.
 
-Searches are exact, except for large clouds in many dimensions. Within a radius, in at most three dimensions, nodes
+Searches are exact. Within a radius, in at most three dimensions, nodes
 are sorted into cells of that size; the compiled loops over cells are at the end.
 """
 
@@ -16,19 +16,17 @@ from scipy.spatial.distance import cdist
 
 from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
-from manifoldrf._runtime import asked_search_jobs, available, map_threads, require, thread_pool
+from manifoldrf._runtime import asked_search_jobs, map_threads, thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
 from manifoldrf.geometry.csr import check_shape, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 
 _FEW = 2048  # below this many neighbours, starting threads takes longer than the search
-# Above these, an inverted-file index is 7x faster than a k-d tree (200k x 15: 5.8 s against 40 s with a
-# twelfth of the lists probed). An eighth finds .987 of the neighbours among 60k Gaussian points in 12 dimensions,
-# the hardest cloud tried, where a twelfth finds .967; points on a manifold are easier.
-_ANN_MIN_DIM = 11
-_ANN_MIN_POINTS = 50_001
-_ANN_SHARE = 8
+# Clouds of more than 10 coordinates, with so many points, are searched without a tree. 20,000 points in 15
+# dimensions take 1.2 s of CPU, with a tree .9 (on a space of 6 dimensions) to 7.9 s (Gaussian); 60,000 take 10 s,
+# with a tree 4 to 136.
+_DENSE_DIM, _DENSE_POINTS = 11, range(2000, 100_000)
 _CHUNK = 65_536  # queries handled at once, to bound memory
 _QUERIES_AT_ONCE, _ROWS_AT_ONCE = 256, 4096  # handled by one task
 _MOST_CELLS = 2**60  # of the box around the nodes: cell numbers are 64-bit integers
@@ -106,11 +104,8 @@ class NeighborSearch:
         if self.metric is not None:
             return self._metric_knn(self.metric, queries, k)
         n, d = self.points.shape
-        if d >= _ANN_MIN_DIM and n >= _ANN_MIN_POINTS and available("faiss"):
-            return self._approximate_knn(queries, k)
-        return self._exact_knn(queries, k)
-
-    def _exact_knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+        if d >= _DENSE_DIM and n in _DENSE_POINTS and len(queries):
+            return self._dense_knn(queries, k)
         workers = self.threads if len(queries) * k > _FEW else 1
         distances, columns = self.tree.query(queries, k=k, workers=workers)
         return distances.reshape(len(queries), k), columns.reshape(len(queries), k)
@@ -134,37 +129,26 @@ class NeighborSearch:
             n_candidates = min(n, 2 * n_candidates)
         return distances, columns
 
-    def _approximate_knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-        """Inverted-file search (recall about .99), with distances recomputed in double precision."""
-        index, centre, unit = self._inverted_file
-        columns = np.zeros((len(queries), k), dtype=np.int64)
-        distances = np.zeros((len(queries), k))
-        for start in range(0, len(queries), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            _, found = index.search(((queries[part] - centre) / unit).astype(np.float32), k)
-            gaps = np.linalg.norm(queries[part, None, :] - self.points[found], axis=2)
-            rank = np.argsort(gaps, axis=1, kind="stable")
-            distances[part] = np.take_along_axis(gaps, rank, axis=1)
-            columns[part] = np.take_along_axis(found, rank, axis=1)
-        short = np.flatnonzero((columns < 0).any(axis=1))  # fewer than k nodes in the probed lists
-        if short.size:
-            distances[short], columns[short] = self._exact_knn(queries[short], k)
-        return distances, columns
+    def _dense_knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+        """Compare with all nodes, by matrix products: in many dimensions a tree visits most of them anyway."""
+        from sklearn.neighbors import NearestNeighbors
+        from threadpoolctl import threadpool_limits
 
-    @cached_property
-    def _inverted_file(self) -> tuple[Any, FloatArray, float]:
-        """The trained index, and the centre and unit of its coordinates."""
-        faiss = require("faiss", "ann")
-        # Single precision is accurate only if the cloud is centred and scaled to unit size.
+        # Products are accurate only if the cloud is centred and of unit size; distances are computed again.
         centre = self.points.mean(axis=0)
         unit = float(np.abs(self.points - centre).max()) or 1.0
-        data = ((self.points - centre) / unit).astype(np.float32)
-        n_lists = int(np.sqrt(len(data)))
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(data.shape[1]), data.shape[1], n_lists)
-        index.train(data)
-        index.add(data)
-        index.nprobe = max(8, n_lists // _ANN_SHARE)
-        return index, centre, unit
+        index = NearestNeighbors(n_neighbors=k, algorithm="brute").fit((self.points - centre) / unit)
+
+        def nearest(block: FloatArray) -> tuple[FloatArray, IntArray]:
+            with threadpool_limits(1, "openmp"):  # ties must not depend on the number of threads
+                columns = index.kneighbors((block - centre) / unit, return_distance=False)
+            gaps = np.linalg.norm(block[:, None, :] - self.points[columns], axis=2)
+            rank = np.lexsort((columns, gaps), axis=1)
+            return np.take_along_axis(gaps, rank, axis=1), np.take_along_axis(columns, rank, axis=1)
+
+        blocks = [queries[start : start + _ROWS_AT_ONCE] for start in range(0, len(queries), _ROWS_AT_ONCE)]
+        found = map_threads(nearest, blocks or [queries], self.threads)
+        return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 
     def within(self, queries: FloatArray, radius: float) -> Pairs:
         """All query-node pairs at most ``radius`` apart, sorted by query."""
