@@ -17,10 +17,11 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo records results test test-all lint format bench bench-peers audit docs docs-check clean
+.PHONY: help setup native demo records results test test-all lint format bench bench-peers audit docs docs-check clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (all other targets do this)"
+	@echo "make native    compile the loops of this checkout (needs a C compiler, not .venv)"
 	@echo "make demo      features on four surfaces (1 to 3 minutes, longest the first time); results in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
@@ -30,7 +31,16 @@ help:
 	@echo "make audit     known vulnerabilities of the pinned versions (uses the network)"
 	@echo "make clean     remove what make created"
 
-setup: $(STAMP)
+setup: $(STAMP) native
+
+# The same flags as in setup.py. The stable interface of Python serves every version from 3.11 on.
+LOOPS := src/manifoldrf/_loops.abi3.so
+LOOPS_FLAGS ?= -O3 -ffp-contract=off -std=c11
+native: $(LOOPS)
+
+$(LOOPS): src/manifoldrf/_loops.c
+	$(CC) $(LOOPS_FLAGS) -shared -fPIC $(if $(filter Darwin,$(shell uname)),-undefined dynamic_lookup) \
+	  -I"$$($(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sysconfig; print(sysconfig.get_path("include"))')" $< -o $@ -lm
 
 # torch comes first, so that the next command does not replace it by another build.
 $(STAMP): pyproject.toml constraints.txt
@@ -110,4 +120,4 @@ docs-check: setup
 	$(BIN)/sphinx-build -q -W --keep-going -D plot_gallery=0 -b html docs $(OUT)/docs-check
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(AUDIT) $(OUT) docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS) $(AUDIT) $(OUT) docs/gallery docs/sg_execution_times.rst build $(LOOPS) .mypy_cache .pytest_cache .ruff_cache

@@ -15,6 +15,7 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
+from manifoldrf._native import loops
 from manifoldrf._runtime import one_blas_thread, quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
 from manifoldrf.geometry.csr import as_dense, csr_parts, product_above, read_only_view
@@ -258,9 +259,9 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
             return sparse.csr_array((0, table.shape[1]))
         found = product_above(rows, table, np.full(rows.shape[0], -np.inf), n_jobs)
         return found.copy()  # writable
-    left, right = csr_parts(rows), csr_parts(table)
+    factors = *csr_parts(rows), *csr_parts(table)
     return _by_blocks(
-        lambda out, span: add_product(left, right, out, span), (rows.shape[0], table.shape[1]), n_jobs
+        lambda out, span: loops.add_product(*factors, out, *span), (rows.shape[0], table.shape[1]), n_jobs
     )
 
 
@@ -303,59 +304,19 @@ def make_blocks(table: Any, points: FloatArray) -> Blocks | None:
     peaks = np.asarray(table.argmax(axis=0)).ravel()  # a node at or near each anchor
     order = cKDTree(points[peaks], leafsize=BLOCK).indices.astype(np.int64)
     place = np.argsort(order, kind="stable")
-    counts = np.zeros(table.shape[0] + 1, np.int64)
-    parts = csr_parts(table)
-    _count_blocks(parts, place, counts)
-    ends = np.cumsum(counts).astype(np.uint64)
+    sorted_ = sparse.csr_array((table.data, place[table.indices], table.indptr), shape=table.shape, copy=True)
+    sorted_.sort_indices()
+    block, lane = np.divmod(sorted_.indices, BLOCK)
+    opens = np.ones(table.nnz, dtype=bool)  # entries that are the first of their block
+    opens[1:] = block[1:] != block[:-1]
+    opens[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
+    before = np.concatenate([[0], np.cumsum(opens)])
+    ends = before[table.indptr].astype(np.uint64)
     if table.nnz > 2**22 and 2 * int(ends[-1]) > table.nnz:  # large, with less than two columns per block
         return None
-    starts, values = np.zeros(int(ends[-1]), np.uint32), np.zeros(BLOCK * int(ends[-1]))
-    _fill_blocks(parts, place, ends, starts, values)
-    return Blocks(ends, starts, values, order)
-
-
-@compiled()
-def add_product(rows, table, out, span):  # type: ignore[no-untyped-def]
-    """out[i] += rows[i] @ table for i in the span; both factors as (indptr, indices, data)."""
-    row_ends, row_columns, row_values = rows
-    table_ends, table_columns, table_values = table
-    for i in range(span[0], span[1]):
-        target = out[i]
-        for p in range(row_ends[i], row_ends[i + 1]):
-            weight = row_values[p]
-            j = row_columns[p]
-            for q in range(table_ends[j], table_ends[j + 1]):
-                target[table_columns[q]] += weight * table_values[q]
-
-
-@compiled()
-def _count_blocks(table, place, counts):  # type: ignore[no-untyped-def]
-    """counts[i + 1] = number of blocks in row i."""
-    indptr, indices, _ = table
-    seen = np.full((len(place) + BLOCK - 1) // BLOCK, -1)
-    for i in range(len(indptr) - 1):
-        for e in range(indptr[i], indptr[i + 1]):
-            b = place[indices[e]] // BLOCK
-            if seen[b] != i:
-                seen[b] = i
-                counts[i + 1] += 1
-
-
-@compiled()
-def _fill_blocks(table, place, ends, starts, values):  # type: ignore[no-untyped-def]
-    indptr, indices, data = table
-    where = np.full((len(place) + BLOCK - 1) // BLOCK, -1)
-    for i in range(len(indptr) - 1):
-        columns = place[indices[indptr[i] : indptr[i + 1]]]
-        entries = np.argsort(columns)
-        q = np.int64(ends[i])
-        for p in entries:
-            b = columns[p] // BLOCK
-            if where[b] < np.int64(ends[i]):  # a block of an earlier row
-                where[b] = q
-                starts[q] = BLOCK * b
-                q += 1
-            values[BLOCK * where[b] + columns[p] % BLOCK] = data[indptr[i] + p]
+    values = np.zeros(BLOCK * int(ends[-1]))
+    values[BLOCK * (before[1:] - 1) + lane] = sorted_.data
+    return Blocks(ends, (BLOCK * block[opens]).astype(np.uint32), values, order)
 
 
 @compiled()

@@ -1,9 +1,8 @@
 """Sparse matrices in CSR form: threaded products, reordered nodes, read-only copies, checks.
 
-Results do not depend on the number of threads. The compiled loops at the end do not check their arguments.
+Results do not depend on the number of threads.
 """
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from manifoldrf._compiling import compiled
+from manifoldrf._native import arrays, loops
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, check_points, reject
 
@@ -55,37 +54,41 @@ def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
     """A CSR array times a vector (N,), by scipy, or times a table (N, c), in threads."""
     if table.ndim == 1:
         return np.asarray(matrix @ table)
-    dense = read_only_view(np.ascontiguousarray(table, dtype=np.float64))
+    dense = np.ascontiguousarray(table, dtype=np.float64)
     out = np.zeros((matrix.shape[0], dense.shape[1]))
-    _over_rows(lambda parts, span: times_columns(parts, dense, out, span), matrix, dense.shape[1], n_jobs)
+    if matrix.nnz * dense.shape[1] < 2**17:
+        n_jobs = 1  # a second thread would cost more than it saves
+    # Ranges of rows with about as many entries; one slow task of four does not delay the others.
+    shares: Any = np.linspace(0, matrix.nnz, 4 * n_jobs + 1)[1:-1] if n_jobs > 1 else []
+    edges = [0, *np.searchsorted(matrix.indptr, shares).tolist(), matrix.shape[0]]
+    quick_map(lambda span: loops.times_columns(*csr_parts(matrix), dense, out, *span), pairwise(edges), n_jobs)
     return out
 
 
 def product_above(left: Any, right: Any, limits: FloatArray, n_jobs: int) -> Any:
     """Product of two CSR arrays without the entries of row i below ``limits[i]``; columns are sorted."""
-    spans = list(pairwise([*range(0, left.shape[0], 512), left.shape[0]]))
-    factors = csr_parts(left), csr_parts(right)
-    found = quick_map(lambda span: multiply_rows(*factors, limits, right.shape[1], span), spans, n_jobs)
+    factors = *csr_parts(left), *csr_parts(right), limits, right.shape[1]
+    spans = pairwise([*range(0, left.shape[0], 512), left.shape[0]])
+    found = quick_map(lambda span: arrays(loops.multiply_rows(*factors, *span)[1:], "lld"), spans, n_jobs)
     counts, columns, values = (np.concatenate(part) for part in zip(*found, strict=True))
     ends = np.concatenate([[0], np.cumsum(counts)])
     return read_only(sparse.csr_array((values, columns, ends), shape=(left.shape[0], right.shape[1])))
 
 
-def scaled_both_ends(matrix: Any, scale: FloatArray, n_jobs: int = 1) -> FloatArray:
+def scaled_both_ends(matrix: Any, scale: FloatArray) -> FloatArray:
     """The stored values of M_ij scale_i scale_j, in the order of ``matrix.data``."""
-    out = np.zeros(matrix.nnz)
-    _over_rows(lambda parts, span: scale_both_ends(parts, scale, out, span), matrix, 1, n_jobs)
-    return out
+    here, there = np.repeat(scale, np.diff(matrix.indptr)), scale[matrix.indices]
+    # Multiply by the larger factor first: the result is exactly symmetric, and large factors do not overflow.
+    return np.asarray(matrix.data * np.maximum(here, there) * np.minimum(here, there))
 
 
-def renumbered(matrix: Any, order: IntArray, n_jobs: int) -> Any:
+def renumbered(matrix: Any, order: IntArray) -> Any:
     """Move entry (i, j) of a square CSR array to (order[i], order[j]); the columns of the result are sorted."""
-    ends = np.zeros(matrix.shape[0] + 1, dtype=matrix.indptr.dtype)
-    ends[order + 1] = np.diff(matrix.indptr)
-    ends = np.cumsum(ends, dtype=ends.dtype)
-    columns, values = np.zeros_like(matrix.indices), np.zeros_like(matrix.data)
-    _over_rows(lambda parts, span: renumber_rows(parts, order, ends, columns, values, span), matrix, 8, n_jobs)
-    return sparse.csr_array((values, columns, ends), shape=matrix.shape)
+    moved = matrix[np.argsort(order)]
+    moved.indices = order[moved.indices].astype(moved.indices.dtype)
+    moved.has_sorted_indices = False
+    moved.sort_indices()
+    return moved
 
 
 class LocalForm(NamedTuple):
@@ -107,18 +110,7 @@ def local_form(matrix: Any) -> LocalForm | None:
     order = np.asarray(found, dtype=np.int64)
     place = np.argsort(order)
     parts = read_only_view(order), read_only_view(place)
-    return LocalForm(*parts, read_only(renumbered(matrix, place, 1)))
-
-
-def _over_rows(work: Callable[[Any, tuple[int, int]], None], matrix: Any, width: int, n_jobs: int) -> None:
-    """Call ``work`` on ranges of rows with about the same number of entries, in threads if there are many."""
-    parts, n = csr_parts(matrix), matrix.shape[0]
-    if n_jobs == 1 or matrix.nnz * width < 2**17:  # below, a second thread costs more than it saves
-        work(parts, (0, n))
-        return
-    shares = np.linspace(0, matrix.nnz, 4 * n_jobs + 1)  # one slow task of four does not delay the others
-    edges = [0, *np.searchsorted(matrix.indptr, shares[1:-1]).tolist(), n]
-    quick_map(lambda span: work(parts, span), pairwise(edges), n_jobs)
+    return LocalForm(*parts, read_only(renumbered(matrix, place)))
 
 
 def components_of(matrix: Any) -> IntArray:
@@ -149,8 +141,8 @@ def read_only_view(array: Any) -> Any:
 
 
 def csr_parts(matrix: Any) -> tuple[Any, Any, Any]:
-    """Return indptr, indices and data as read-only views: loops are compiled again for writable arrays."""
-    return read_only_view(matrix.indptr), read_only_view(matrix.indices), read_only_view(matrix.data)
+    """Return indptr, indices and data, as loops take them."""
+    return matrix.indptr, matrix.indices, matrix.data
 
 
 def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
@@ -201,98 +193,3 @@ def check_symmetric(values: Any, name: str) -> Any:
     even = ((matrix + matrix.T) / 2).tocsr()
     even.eliminate_zeros()  # half of the smallest number is zero
     return even
-
-
-@compiled()
-def times_columns(matrix, table, out, span):  # type: ignore[no-untyped-def]
-    """out[i] = row i of a CSR matrix times a table (N, c), for i in the span."""
-    indptr, indices, data = matrix
-    total = np.zeros(table.shape[1])
-    for i in range(span[0], span[1]):
-        total[:] = 0.0
-        for e in range(indptr[i], indptr[i + 1]):
-            value = data[e]
-            row = table[np.uint64(indices[e])]
-            for c in range(len(total)):
-                total[c] += value * row[c]
-        out[i] = total
-
-
-@compiled()
-def multiply_rows(left, right, limits, n_columns, span):  # type: ignore[no-untyped-def]
-    """Rows of a product of two CSR matrices in the span, without small entries: counts, columns and values."""
-    left_ends, left_columns, left_values = left
-    right_ends, right_columns, right_values = right
-    row, touched = np.zeros(n_columns), np.zeros(n_columns, np.int64)
-    seen = np.full(n_columns, -1)  # the last row with an entry in each column
-    counts = np.zeros(span[1] - span[0], np.int64)
-    columns, values = np.zeros(1024, np.int64), np.zeros(1024)
-    end = 0
-    for i in range(span[0], span[1]):
-        found = 0
-        for p in range(left_ends[i], left_ends[i + 1]):
-            weight, j = left_values[p], left_columns[p]
-            for q in range(right_ends[j], right_ends[j + 1]):
-                c = np.uint64(right_columns[q])
-                if seen[c] != i:
-                    seen[c] = i
-                    touched[found] = c
-                    found += 1
-                    row[c] = 0.0
-                row[c] += weight * right_values[q]
-        if end + found > len(columns):
-            more, larger = np.zeros(2 * (end + found), np.int64), np.zeros(2 * (end + found))
-            more[:end], larger[:end] = columns[:end], values[:end]
-            columns, values = more, larger
-        begin = end
-        for k in range(found):
-            if row[touched[k]] >= limits[i]:
-                columns[end], values[end] = touched[k], row[touched[k]]
-                end += 1
-        sort_entries(columns[begin:end], values[begin:end])
-        counts[i - span[0]] = end - begin
-    return counts, columns[:end].copy(), values[:end].copy()
-
-
-@compiled()
-def scale_both_ends(matrix, scale, out, span):  # type: ignore[no-untyped-def]
-    """out[e] = M_ij scale_i scale_j for the entries e of the rows in the span."""
-    indptr, indices, data = matrix
-    for i in range(span[0], span[1]):
-        for e in range(indptr[i], indptr[i + 1]):
-            other = scale[np.uint64(indices[e])]
-            # Multiply by the larger factor first: the result is exactly symmetric, and large factors do not
-            # overflow.
-            out[e] = data[e] * max(scale[i], other) * min(scale[i], other)
-
-
-@compiled()
-def renumber_rows(matrix, order, ends, columns, values, span):  # type: ignore[no-untyped-def]
-    """Copy row q of a CSR matrix to row order[q] of another, column c to column order[c], for q in the span."""
-    indptr, indices, data = matrix
-    for q in range(span[0], span[1]):
-        begin = ends[order[q]]
-        renumbered = order[indices[indptr[q] : indptr[q + 1]]]
-        moved = data[indptr[q] : indptr[q + 1]].copy()
-        sort_entries(renumbered, moved)
-        for p in range(len(moved)):
-            columns[begin + p] = renumbered[p]
-            values[begin + p] = moved[p]
-
-
-@compiled()
-def sort_entries(columns, values):  # type: ignore[no-untyped-def]
-    """Sort int64 columns below 2^31 and their values, in place."""
-    ascending = True
-    for p in range(1, len(columns)):
-        ascending &= columns[p - 1] <= columns[p]
-    if ascending:
-        return
-    # Sorting numbers is twice as fast as an argsort: the lower half of each number holds its position.
-    for p in range(len(columns)):
-        columns[p] = (columns[p] << 32) | p
-    columns.sort()
-    before = values.copy()
-    for p in range(len(columns)):
-        values[p] = before[columns[p] & 4294967295]  # 2^32 - 1
-        columns[p] >>= 32

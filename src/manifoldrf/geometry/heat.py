@@ -170,7 +170,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
         for _ in range(_ROUNDS * (1 if nodes.is_even else 6)):
             mu = mu * (mass / (gaussian @ mu))  # volumes times the mass may underflow
     factors = mu * _sinkhorn(gaussian, mu)
-    data = scaled_both_ends(gaussian, factors, threads)
+    data = scaled_both_ends(gaussian, factors)
     affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
     extension = HeatExtension(nodes, radius, s2, factors, mu)
     graph = Graph(affinity, nodes.points, nodes.metric, extension, mu, time / steps, steps)

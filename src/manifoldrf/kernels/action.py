@@ -1,7 +1,6 @@
 """Functions of a sparse symmetric matrix times columns, as polynomials: the matrix h(M) itself is never formed.
 
-A smooth h becomes a Chebyshev series; a short series with nonnegative coefficients is summed directly. The compiled
-steps of both recurrences are at the end of the file.
+A smooth h becomes a Chebyshev series; a short series with nonnegative coefficients is summed directly.
 """
 
 import functools
@@ -14,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import fft
 
-from manifoldrf._compiling import compiled
+from manifoldrf._native import loops
 from manifoldrf._runtime import thread_pool
 from manifoldrf._validation import FloatArray, IntArray, Interval, check_real
 from manifoldrf.geometry.csr import LocalForm, csr_parts
@@ -136,93 +135,43 @@ def _recurrence(
 ) -> FloatArray:
     """The polynomial of M times X, for a range of columns; threads share the rows if given."""
     coefficients, width = expansion.coefficients, span[1] - span[0]
-    padded = max(4, width)
-    start = np.zeros((block.shape[0], padded))
+    start = np.zeros((block.shape[0], max(4, width)))  # four columns at a time take as long as one
     start[:, :width] = block[:, span[0] : span[1]]
     total: FloatArray = coefficients[0] * start
-    if expansion.degree == 0:
-        return total[:, :width]
-    step = _step_four_columns if padded == 4 else step_columns
-    run = functools.partial(_over_rows, step, block.shape[0], threads)
-    csr = csr_parts(matrix)
+    run = functools.partial(_step, csr_parts(matrix), threads, total)
     if expansion.of_powers:
         power, product = start, np.zeros_like(start)
         for coefficient in coefficients[1:]:
             product[:] = 0.0  # the step subtracts the old value
-            run((*csr, 1.0), power, product, total, coefficient)
+            run(1.0, power, product, coefficient)
             power, product = product, power
         return total[:, :width]
     # T_1 = M: half a step from T_0, with zero before it.
-    before, current = start, np.zeros_like(start)
-    run((*csr, 1.0), before, current, total, coefficients[1])
-    for coefficient in coefficients[2:]:
-        run((*csr, 2.0), current, before, total, coefficient)
+    current, before = start, np.zeros_like(start)
+    for k, coefficient in enumerate(coefficients[1:]):
+        run(2.0 if k else 1.0, current, before, coefficient)
         before, current = current, before
     return total[:, :width]
 
 
-def _over_rows(step: Any, n: int, threads: _Threads | None, *arguments: Any) -> None:
+def _step(
+    csr: Any,
+    threads: _Threads | None,
+    total: FloatArray,
+    scale: float,
+    current: FloatArray,
+    previous: FloatArray,
+    weight: float,
+) -> None:
+    """Previous <- scale M current - previous, total += weight previous; rows are independent of each other."""
+
+    def work(first: int, last: int) -> None:
+        loops.step_columns(*csr, scale, current, previous, total, weight, first, last)
+
     if threads is None or threads[1] == 1:
-        step(*arguments, (0, n))
+        work(0, len(total))
         return
     pool, n_jobs = threads
-    edges = np.linspace(0, n, n_jobs + 1).astype(np.int64)
-    jobs = [pool.submit(functools.partial(step, *arguments, (int(a), int(b)))) for a, b in pairwise(edges)]
-    for job in jobs:
+    edges = np.linspace(0, len(total), n_jobs + 1).astype(np.int64).tolist()
+    for job in [pool.submit(work, first, last) for first, last in pairwise(edges)]:
         job.result()
-
-
-@compiled()
-def step_columns(matrix, current, previous, total, weight, rows):  # type: ignore[no-untyped-def]
-    """Advance a range of rows: previous <- scale M current - previous, total += weight previous.
-
-    The new polynomial overwrites the one before the last, whose entries are needed only here. Rows are
-    independent, so threads may share them in any way without changing a bit.
-
-    Parameters
-    ----------
-    matrix : tuple (indptr, indices, data, scale)
-        CSR matrix M.
-    current, previous, total : float64 (N, width)
-    weight : float
-        Coefficient of the new polynomial.
-    rows : tuple (first, last)
-    """
-    indptr, indices, data, scale = matrix
-    width = current.shape[1]
-    fresh = np.zeros(width)
-    for v in range(rows[0], rows[1]):
-        fresh[:] = 0.0
-        for e in range(indptr[v], indptr[v + 1]):
-            value = scale * data[e]
-            row = current[np.uint64(indices[e])]
-            for j in range(width):
-                fresh[j] += value * row[j]
-        for j in range(width):
-            advanced = fresh[j] - previous[v, j]
-            previous[v, j] = advanced
-            total[v, j] += weight * advanced
-
-
-@compiled()
-def _step_four_columns(matrix, current, previous, total, weight, rows):  # type: ignore[no-untyped-def]
-    """The same step for exactly four columns, twice as fast because the sums stay in registers."""
-    indptr, indices, data, scale = matrix
-    for v in range(rows[0], rows[1]):
-        a, b, c, d = 0.0, 0.0, 0.0, 0.0
-        for e in range(indptr[v], indptr[v + 1]):
-            value = scale * data[e]
-            row = current[np.uint64(indices[e])]
-            a += value * row[0]
-            b += value * row[1]
-            c += value * row[2]
-            d += value * row[3]
-        a -= previous[v, 0]
-        b -= previous[v, 1]
-        c -= previous[v, 2]
-        d -= previous[v, 3]
-        previous[v, 0], previous[v, 1], previous[v, 2], previous[v, 3] = a, b, c, d
-        total[v, 0] += weight * a
-        total[v, 1] += weight * b
-        total[v, 2] += weight * c
-        total[v, 3] += weight * d

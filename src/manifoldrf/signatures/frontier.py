@@ -9,9 +9,10 @@ Compiled functions on contiguous arrays. The callers validate the arguments.
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from manifoldrf._compiling import compiled
-from manifoldrf.geometry.csr import sort_entries
+from manifoldrf._validation import FloatArray, IntArray
 
 
 class _Workspace(NamedTuple):
@@ -85,15 +86,12 @@ def push_frontier(indptr, indices, data, coefficients, threshold, starts):  # ty
     return counts, np.array(nodes), np.array(values), bounds, n_pushes
 
 
-@compiled()
-def rename_nodes(counts, nodes, values, names):  # type: ignore[no-untyped-def]
-    """Rename the nodes and sort those of each start again, in place; there are fewer than 2^31 nodes."""
-    begin = 0
-    for count in counts:
-        for p in range(begin, begin + count):
-            nodes[p] = names[nodes[p]]
-        sort_entries(nodes[begin : begin + count], values[begin : begin + count])
-        begin += count
+def rename_nodes(counts: IntArray, nodes: IntArray, values: FloatArray, names: IntArray) -> tuple[Any, Any]:
+    """Nodes with other names and their values, ascending within each start again."""
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    rows = sparse.csr_array((values, names[nodes], ends), shape=(len(counts), len(names)))
+    rows.sort_indices()
+    return rows.indices, rows.data
 
 
 @compiled()

@@ -468,7 +468,7 @@ def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
         places = np.array(starts if local is None else local.place[starts])
         counts, nodes, values, bounds, n_pushes = push_frontier(*csr, f, threshold, places)
         if local is not None:
-            rename_nodes(counts, nodes, values, local.order)
+            nodes, values = rename_nodes(counts, nodes, values, local.order)
         return counts, nodes, values, float(bounds.max()) + omitted, n_pushes
 
     return run
