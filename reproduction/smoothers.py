@@ -34,7 +34,7 @@ from manifoldrf.applications.interpolation import (
     weighted_means,
     without_small,
 )
-from manifoldrf.features.anchors import voronoi_weights
+from manifoldrf.features.fit import voronoi_weights
 from manifoldrf.geometry.paths import farthest_nodes
 from manifoldrf.paper.network import NetworkField, TrainingInfo, fit_network
 from reproduction.baselines import ORF, PORF, PRF, RFF

@@ -14,11 +14,11 @@ from .features.errors import ErrorEstimate as ErrorEstimate
 from .features.errors import FeatureWarning as FeatureWarning
 from .features.graph_features import GraphRandomFeatures as GraphRandomFeatures
 from .features.graph_kernel import FarQueryWarning as FarQueryWarning
+from .features.graphs import HeatGraph as HeatGraph
+from .features.graphs import KnnGraph as KnnGraph
+from .features.graphs import MeshGraph as MeshGraph
 from .features.manifold_features import ManifoldRandomFeatures as ManifoldRandomFeatures
 from .features.manifold_features import heat_signature as heat_signature
-from .features.options import HeatGraph as HeatGraph
-from .features.options import KnnGraph as KnnGraph
-from .features.options import MeshGraph as MeshGraph
 from .geometry.builders import grid_graph as grid_graph
 from .geometry.builders import knn_graph as knn_graph
 from .geometry.builders import mesh_graph as mesh_graph

@@ -7,6 +7,7 @@
 import datetime
 import math
 import os
+import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manifoldrf._runtime import warn_user
+from manifoldrf._runtime import Progress, silent, warn_user
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -156,6 +157,19 @@ def check_number_or(value: Any, name: str, word: str, interval: Interval) -> flo
     if value != word:
         reject(name, f"'{word}' or a number in {interval}", repr(value))
     return None
+
+
+def check_progress(verbose: Any) -> Progress:
+    """The function that a value of ``verbose`` stands for: it reports progress as (what, done, total)."""
+
+    def to_terminal(what: str, done: int, total: int) -> None:
+        sys.stderr.write(f"\r{what}: {done} of {total}" + ("\n" if done >= total else ""))
+        sys.stderr.flush()
+
+    if not (callable(verbose) or isinstance(verbose, bool | np.bool_)):
+        reject("verbose", "True, False or a function of (what, done, total)", repr(verbose), TypeError)
+    show: Progress = verbose if callable(verbose) else to_terminal if verbose else silent
+    return show
 
 
 # --------------------------------------------------------------------------------------------------------- arrays

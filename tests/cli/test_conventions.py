@@ -18,7 +18,7 @@ import manifoldrf
 from manifoldrf import Sphere, cli
 from manifoldrf._files import atomic_path
 from manifoldrf.cli import options, program
-from manifoldrf.features.options import ANCHORS, FIELDS, QUADRATURES
+from manifoldrf.features.fit import ANCHORS, FIELDS, QUADRATURES
 
 COMMANDS = (*("demo", "fit", "transform", "kernel", "explore", "interpolate", "smooth", "info", "reproduce"),)
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, Torus, knn_graph
-from manifoldrf.features.anchors import nnls_weights, nonnegative_minimum, voronoi_weights
+from manifoldrf.features.fit import nnls_weights, nonnegative_minimum, voronoi_weights
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -37,13 +37,12 @@ from manifoldrf._validation import (
 )
 from manifoldrf.applications import processes
 from manifoldrf.applications.saving import SavedEstimator
-from manifoldrf.features.anchors import spacing_of
 from manifoldrf.features.errors import FeatureWarning
-from manifoldrf.features.graph_kernel import FarQueryWarning, discretise
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import FitOptions, FrozenParamsMixin, HeatGraph, estimator_points
+from manifoldrf.features.fit import FitOptions, FrozenParamsMixin, discretise, spacing_of
+from manifoldrf.features.graph_kernel import FarQueryWarning
+from manifoldrf.features.graphs import HeatGraph
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures, estimator_points, shortened
 from manifoldrf.features.rules import product
-from manifoldrf.features.state import shortened
 from manifoldrf.features.times import PreparedPoints, TimeRange, check_times
 from manifoldrf.geometry.csr import as_dense, check_shape
 from manifoldrf.geometry.graphs import Graph, as_space

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldrf._codec import check_types, save_value, stored
 from manifoldrf._files import html_table
 from manifoldrf._validation import check_integer, reject
-from manifoldrf.features.state import plain_params, text_table
+from manifoldrf.features.manifold_features import plain_params, text_table
 from manifoldrf.geometry.graphs import Graph
 
 

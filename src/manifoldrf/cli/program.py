@@ -69,7 +69,7 @@ def fit(
 
     manifoldrf fit points.csv -o model.safetensors -t 0.02 --columns x,y,z --missing drop
     """
-    from manifoldrf.features.options import FitOptions
+    from manifoldrf.features.fit import FitOptions
 
     start = time.perf_counter()
     with usage():

@@ -21,9 +21,8 @@ from scipy.spatial import cKDTree
 from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_jobs, check_points, reject
 from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.graph_kernel import signature_table, warn_of_far
+from manifoldrf.features.graph_kernel import Teaching, signature_table, warn_of_far
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.options import Teaching
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh, has_repeats, is_doubled
 from manifoldrf.geometry.neighbors import edge_lengths

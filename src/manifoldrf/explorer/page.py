@@ -28,8 +28,7 @@ from manifoldrf.explorer.contents import (
     kernel_error,
     packed,
 )
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.state import shortened, summary_rows
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures, shortened
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
 
 __all__ = ["ExplorerPage", "explore"]
@@ -302,7 +301,8 @@ def _facts(model: Any, fields: Fields) -> list[tuple[str, str]]:
     """The rows of the model's summary, with 3 significant digits of long numbers, or a row about the space."""
     if isinstance(model, ManifoldRandomFeatures):
         short = functools.partial(re.sub, r"\d+\.\d{4,}(e-?\d+)?", lambda number: f"{float(number[0]):.3g}")
-        return [(name, short(text)) for name, text in summary_rows(model, model.error_)]
+        _ = model.error_  # computed on first access
+        return [(name, short(text)) for name, text in model._facts()]
     if fields.mesh is not None:
         return [("mesh", f"{fields.mesh.n_vertices} vertices, {_count(fields.mesh.n_faces, 'face')}")]
     return [("points", f"{_count(fields.total, 'point')} in {_count(fields.points.shape[1], 'dimension')}")]

@@ -1,35 +1,139 @@
-"""The path of a fit: space, graph, anchors, weights, table, map."""
+"""The path of a fit: parameters, space, graph, anchors, weights, table, map.
+
+Anchors are the nodes at which features are read. sum_l w_l g(x, l) g(y, l) over anchors l approximates the sum over
+all nodes of mu_j g(x, j) g(y, j). Weights are nonnegative, so features sqrt(w_l) g(x, l) stay real, nonnegative and
+bounded.
+"""
 
 import dataclasses
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy import linalg, optimize, sparse
 
 from manifoldrf._codec import stored
-from manifoldrf._runtime import stage_of, without_warnings
-from manifoldrf._validation import FloatArray, IntArray, reject
-from manifoldrf.features.anchors import Quadrature, choose_anchors, fit_weights
-from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, warn
-from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.graph_kernel import (
-    STEP_SHARE,
-    GraphKernel,
-    Reference,
-    discretise,
-    exact_reference,
-    gram,
-    signature_table,
+from manifoldrf._random import Streams
+from manifoldrf._runtime import quick_map, stage_of, warn_user, without_warnings
+from manifoldrf._validation import (
+    FloatArray,
+    IntArray,
+    check_count,
+    check_flag,
+    check_jobs,
+    check_option,
+    check_progress,
+    reject,
 )
-from manifoldrf.features.graphs import function_values
-from manifoldrf.features.options import FitOptions
-from manifoldrf.features.rules import WalkStep, interpolation_rule
+from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, FeatureWarning, warn
+from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.graph_kernel import STEP_SHARE, GraphKernel, Teaching, signature_table
+from manifoldrf.features.graphs import HeatGraph, KnnGraph, MeshGraph, build_graph, function_values
+from manifoldrf.features.rules import WalkStep, interpolation_rule, row_spans, symmetric_product
 from manifoldrf.geometry.csr import as_dense
+from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.paths import farthest_nodes, nearest_sources
 from manifoldrf.geometry.sampling import thin
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
 from manifoldrf.kernels.graph_kernels import shifted
+from manifoldrf.kernels.manifold_kernels import HeatKernel
+from manifoldrf.kernels.series import SeriesFit, SeriesKernel
 from manifoldrf.metrics import frobenius, relative_error
-from manifoldrf.paper.network import TrainingInfo, fit_network
+from manifoldrf.paper.network import Network, TrainingInfo, fit_network
+from manifoldrf.signatures.teachers import Signatures, check_kernel, check_teacher, compute_signatures, row_memory
+
+FIELDS = ("auto", "step", "interpolated")
+ANCHORS = ("farthest", "iid", "all")
+QUADRATURES = ("auto", "nnls", "voronoi", "uniform")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FitOptions(Teaching):
+    """Checked parameters of :class:`ManifoldRandomFeatures`, and what a fit draws random numbers from."""
+
+    streams: Streams
+    kernel: Any
+    n_features: int | str
+    normalize: bool
+    graph: Any
+    field: str | Network
+    anchors: str
+    quadrature: str
+
+    @classmethod
+    def of(
+        cls,
+        params: dict[str, Any],
+        streams: Streams | None = None,
+        compute: Callable[..., Signatures] = compute_signatures,
+    ) -> "FitOptions":
+        """Check the parameters of the estimator."""
+        streams = streams or Streams.from_seed(params["random_state"], "random_state")
+        kernel, graph, field, n_features = (params[name] for name in ("kernel", "graph", "field", "n_features"))
+        if isinstance(kernel, type):
+            reject("kernel", f"a kernel, not its class: {kernel.__name__}(...)", kernel.__name__, TypeError)
+        if kernel is not None and not callable(kernel):
+            check_kernel(kernel)
+        if not (graph is None or isinstance(graph, HeatGraph | KnnGraph | MeshGraph | Graph) or callable(graph)):
+            reject("graph", "None, HeatGraph, KnnGraph, MeshGraph, a Graph or a function", repr(graph), TypeError)
+        if not isinstance(field, Network):
+            check_option(field, "field", FIELDS)
+        elif field.checkpoint is not None and params["random_state"] is None:
+            reject("random_state", "given with a checkpoint, or training cannot be resumed", None)
+        check_teacher(params["teacher"])
+        check_count(n_features, "n_features", 1, ("auto", "all"))
+        anchors = check_option(params["anchors"], "anchors", ANCHORS)
+        if anchors == "all" and not isinstance(n_features, str):
+            reject("n_features", "'auto' or 'all' with anchors='all'", n_features)
+        if anchors == "iid" and n_features == "all":
+            reject("n_features", "'auto' or an integer with anchors='iid'", repr(n_features))
+        check_flag(params["sparse_output"], "sparse_output")
+        return cls(
+            teacher=params["teacher"],
+            # A number, not a generator: the draws of one table must not depend on the tables before it.
+            seed=int(streams.generator("features.signatures").integers(2**62)),
+            n_jobs=check_jobs(params["n_jobs"]),
+            progress=check_progress(params["verbose"]),
+            compute=compute,
+            streams=streams,
+            kernel=kernel,
+            n_features=n_features,
+            normalize=check_flag(params["normalize"], "normalize"),
+            graph=graph,
+            field=field,
+            anchors=anchors,
+            quadrature=check_option(params["quadrature"], "quadrature", QUADRATURES),
+        )
+
+
+class FrozenParamsMixin:
+    """``set_params(kernel__t=...)`` for estimators with frozen parameters, which are replaced, not changed.
+
+    ``kernel=None`` stands for a heat kernel, so ``kernel__t`` makes it one with this time.
+    """
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``kernel__<name>`` replaces the kernel by one with another value, and so on."""
+        inner: dict[str, dict[str, Any]] = defaultdict(dict)
+        outer = {}
+        for name, value in params.items():
+            owner, _, rest = name.partition("__")
+            part = params.get(owner, getattr(self, owner, None))
+            if name == "kernel__t" and part is None:
+                outer["kernel"] = HeatKernel(value)
+            elif rest and isinstance(part, FrozenParams):
+                inner[owner][rest] = value
+            elif rest and (part is None or isinstance(part, str)) and hasattr(self, owner):
+                raise ValueError(f"`{name}` needs an object to change: `{owner}` is {part!r}.")
+            else:
+                outer[name] = value
+        super().set_params(**outer)  # type: ignore[misc]
+        for owner, changes in inner.items():
+            setattr(self, owner, getattr(self, owner).with_params(**changes))
+        return self
 
 
 @stored
@@ -65,25 +169,24 @@ def fit_features(space: Any, options: FitOptions, learner: str | None = None) ->
 
     A ``learner`` needs features with one side: others are refused as soon as the kernel is known on the graph.
     """
-    kernel, found = discretise(space, options)
+    kernel, notes, series_error = discretise(space, options)
     if learner is not None and kernel.asymmetric:
         reject("features", f"features with one side in {learner}", f"those of {kernel.stated!r}"[:200])
     with stage_of(options.progress, "anchors"):
         anchors = choose_anchors(kernel, options)
     with stage_of(options.progress, "weights"):
-        fitting, held_out = _references(kernel, anchors, options)
-        quadrature = fit_weights(kernel, anchors, fitting, held_out, options)
-        # A kernel with a sharp peak needs more anchors than its width suggests: a Matern kernel (nu = 1.5) on the
-        # sphere is .13 off with 95, .02 with 380.
-        while options.n_features == "auto" and quadrature.error > 0.03:
+        while True:
+            fitting, held_out = _references(kernel, anchors, options)
+            quadrature = fit_weights(kernel, anchors, fitting, held_out, options)
+            # A kernel with a sharp peak needs more anchors than its width suggests: a Matern kernel (nu = 1.5) on
+            # the sphere is .13 off with 95, .02 with 380.
+            if options.n_features != "auto" or quadrature.error <= 0.03:
+                break
             more = choose_anchors(kernel, options, 2 * len(anchors))
             if len(more) == len(anchors):
                 break
             anchors = more
-            fitting, held_out = _references(kernel, anchors, options)
-            quadrature = fit_weights(kernel, anchors, fitting, held_out, options)
     map_, field, error, training = _fit_field(kernel, anchors, quadrature, held_out, options)
-    notes, series_error = found.notes, found.series_error
     if series_error is not None:
         series_error = _check_function(map_, error, series_error, space, options)
     if _is_flat(held_out.kernel):
@@ -91,6 +194,141 @@ def fit_features(space: Any, options: FitOptions, learner: str | None = None) ->
     if options.normalize:
         map_ = map_.normalized(options.n_jobs)
     return map_, FitRecord(notes, field, quadrature.method, error, series_error, training)
+
+
+def discretise(space: Any, options: FitOptions) -> tuple[GraphKernel, tuple[tuple[str, str], ...], float | None]:
+    """Build the graph of a space, as returned by ``check_space``, and resolve the kernel of the options on it.
+
+    Returns the kernel on the graph, texts for the summary, and the error of a series fitted to a function.
+    """
+    with stage_of(options.progress, "graph"):
+        graph, stated, dim, notes, known = build_graph(space, options.kernel, options.graph, options.n_jobs)
+    series_error = None
+    if isinstance(stated, AbstractKernel):
+        resolved = stated.resolve(graph, dim)
+        per_volume = resolved != stated
+    else:
+        plain = GraphKernel(graph, SeriesKernel((1.0,)), SeriesKernel((1.0,)), dim, per_volume=True)
+        fit = _fit_series(stated, plain, options.streams)
+        stated = resolved = fit.kernel
+        per_volume, series_error = True, fit.held_out_error
+        text = f"fitted to the given function, relative error {series_error:.2g} on held-out pairs"
+        notes = (*notes, ("series", text))
+    manifold = space if isinstance(space, AbstractManifold) else None
+    kernel = GraphKernel(graph, stated, resolved, dim, per_volume, manifold, not resolved.is_positive, known)
+    if not kernel.width > 0:
+        rule = "one with a nonconstant term, on a graph with edges"
+        reject("kernel", rule, f"{resolved}, {kernel.width:g} wide")
+    return kernel, (*notes, ("dimension", str(dim))), series_error
+
+
+def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFit:
+    """Coefficients of the series closest to a symmetric function F(X, Y)."""
+    graph, measure = plain.graph, plain._volumes
+    rng = streams.generator("features.series")
+    rows: IntArray = rng.choice(graph.n_nodes, min(graph.n_nodes, 400), replace=False)
+    # Columns are rows, too: random points have pairs with themselves, where rough functions are hardest to follow.
+    columns: IntArray = rng.permutation(rows[:64])
+    values = function_values(function, graph.positions[rows], graph.positions[columns])
+    exchanged = function_values(function, graph.positions[columns], graph.positions[rows]).T
+    if not (values.any() and exchanged.any()):
+        reject("kernel", "a function that is not 0 everywhere", f"0 for all of {values.size} pairs of points")
+    largest = float(np.abs(values).max())
+    if not 1e-100 < largest < 1e100:  # squares would be out of range
+        reject("kernel", "a function whose largest value is from 1e-100 to 1e100", f"{largest:g}")
+    skew = relative_error(exchanged / largest, values / largest) / 2
+    roots = np.sqrt(measure)
+    targets = values * roots[rows][:, None] * roots[columns]
+    samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
+    # Tails of rough functions take long times: exp(-d / .4) at 4000 even nodes of the sphere is .25 off with two
+    # powers for each step, .04 with eight. A spike at the nodes would follow a rough function there, and only
+    # there.
+    degree = int(np.clip(8 * (graph.n_steps or 0), 24, 128))
+    fit = SeriesKernel.fit(graph, *samples, degree=degree, square=True, spike=False)
+    if fit.held_out_error > 0.05:  # a fitted square has nonnegative features, and is kept if it is nearly as good
+        free = SeriesKernel.fit(graph, *samples, degree=degree, spike=False)
+        fit = fit if fit.held_out_error <= 2 * free.held_out_error else free
+    # Half of the change if arguments are exchanged is rounding, or small compared with the misfit of the series.
+    if skew > np.clip(0.5 * fit.held_out_error, 1e-6, 0.01):
+        reject(
+            "kernel", "a symmetric function, F(x, y) = F(y, x)", f"one that changes by {2 * skew:.2g} if exchanged"
+        )
+    return fit
+
+
+def spacing_of(volume: float, m: int, dim: int) -> float:
+    """Distance between neighbouring anchors, if ``m`` of them are evenly spread: (volume / m)^(1 / dim)."""
+    return float((volume / m) ** (1 / dim))
+
+
+def anchors_needed(kernel: GraphKernel, ratio: float = 0.8) -> int:
+    """Smallest number of anchors whose spacing is at most ``ratio`` widths, at most all nodes.
+
+    Sums over anchors are off by about .02 at .8, with which the number of anchors is chosen, and by .03 to .05 or
+    more above 1.2 (features of the heat kernel on surfaces).
+    """
+    with np.errstate(over="ignore", divide="ignore"):
+        wanted = np.float64(kernel.volume ** (1 / kernel.dim) / (ratio * kernel.width)) ** kernel.dim
+    return max(1, int(min(np.ceil(wanted * (1 - 1e-12)), kernel.graph.n_nodes)))  # rounding adds no anchor
+
+
+def choose_anchors(kernel: GraphKernel, options: FitOptions, at_least: int = 1) -> IntArray:
+    """Nodes at which features are read: all, independent random ones, or farthest ones.
+
+    ``at_least`` is a lower bound for a number that is chosen.
+    """
+    n, wanted = kernel.graph.n_nodes, options.n_features
+    if options.anchors == "all" or wanted == "all" or kernel.asymmetric:
+        return np.arange(n)
+    if wanted == "auto":
+        m = min(n, max(at_least, anchors_needed(kernel)))
+        if 8.0 * n * m > 2**31:  # memory of the table; about twice as much is used on the way
+            m = min(m, int(2**31 / row_memory(kernel.graph, kernel.series)))
+    else:
+        m = int(wanted)
+        _warn_of_number(kernel, m, options)
+    if options.anchors == "iid":
+        drawn = options.streams.generator("features.anchors").integers(0, n, size=m, dtype=np.int64)
+        return drawn
+    if m >= n or (wanted == "auto" and m > n / 2):  # nearly as many
+        return np.arange(n)
+    alone = kernel.measure == 0  # nearly isolated nodes are the farthest of all, and useless
+    chosen = farthest_nodes(kernel.graph, min(n, m + int(alone.sum())))
+    return np.concatenate([chosen[~alone[chosen]], chosen[alone[chosen]]])[:m]
+
+
+def _warn_of_number(kernel: GraphKernel, m: int, options: FitOptions) -> None:
+    """Warn if a given number of features is more than there are nodes, or too few for the width of the kernel."""
+    n = kernel.graph.n_nodes
+    ratio = spacing_of(kernel.volume, m, kernel.dim) / kernel.width
+    if m > n and options.anchors != "iid":
+        text = f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each."
+        warn_user(text, FeatureWarning)
+    elif ratio > 1.2 and m < n and options.anchors != "iid":
+        needed = anchors_needed(kernel, 1.0)
+        warn_user(
+            f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "
+            f"features of this kernel are wide ({kernel.width:.2g}), and sums over them are several per cent off "
+            f"(remedy: n_features={needed if needed < n else repr('all')}, or a wider kernel).",
+            FeatureWarning,
+        )
+
+
+class Reference(NamedTuple):
+    """Exact values at some nodes.
+
+    Attributes
+    ----------
+    nodes : int array of shape (s,)
+    rows : CSR array of shape (s, n_nodes)
+        g(node, .), in the unit of the measure.
+    kernel : array of shape (s, s)
+        Sum over all nodes j of mu_j g(x, j) g(y, j); the kernel itself for asymmetric pairs.
+    """
+
+    nodes: IntArray
+    rows: Any
+    kernel: FloatArray
 
 
 def _references(kernel: GraphKernel, anchors: IntArray, options: FitOptions) -> tuple[Reference, Reference]:
@@ -110,9 +348,159 @@ def _references(kernel: GraphKernel, anchors: IntArray, options: FitOptions) -> 
         others = np.setdiff1d(rest, held_out)
         others = others if len(others) else rest
         fitting = others[thin(kernel.graph.positions[others], min(len(others), 512))]
-    reference = exact_reference(kernel, np.concatenate([fitting, held_out]), options.n_jobs)
-    first = np.arange(len(fitting))
-    return reference.part(first), reference.part(np.arange(len(fitting), len(reference.nodes)))
+    nodes, everything = np.concatenate([fitting, held_out]), np.arange(kernel.graph.n_nodes)
+    rows = signature_table(kernel, kernel.series, nodes, everything, Teaching(n_jobs=options.n_jobs))
+    exact = rows[:, nodes].toarray() if kernel.asymmetric else gram(rows, kernel.measure, options.n_jobs)
+    first, second = slice(len(fitting)), slice(len(fitting), None)
+    return Reference(fitting, rows[first], exact[first, first]), Reference(
+        held_out, rows[second], exact[second, second]
+    )
+
+
+def gram(rows: Any, weights: FloatArray, n_jobs: int = 1) -> FloatArray:
+    """Rows times weights times their transpose, dense; the bits do not depend on ``n_jobs``."""
+    roots = np.sqrt(weights)
+    if rows.shape[0] * rows.shape[1] > 5e7:
+        scaled = (rows @ sparse.diags_array(roots)).tocsr()
+        return np.asarray((scaled @ scaled.T).toarray())
+    dense = np.zeros(rows.shape)
+
+    def fill(span: slice) -> None:
+        np.multiply(as_dense(rows[span]), roots, out=dense[span])
+
+    quick_map(fill, row_spans(len(dense)), n_jobs)
+    return symmetric_product(dense, n_jobs)
+
+
+@dataclass(frozen=True, eq=False)
+class Quadrature:
+    """Weights of anchors, the method that found them, and the error at held-out nodes of each method tried."""
+
+    weights: FloatArray
+    method: str
+    errors: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def error(self) -> float:
+        """Error of these weights at held-out nodes; 0 for the plain sum over all nodes."""
+        return 0.0 if self.method == "uniform" else min(error for _, error in self.errors)
+
+
+def fit_weights(
+    kernel: GraphKernel, anchors: IntArray, fitting: Reference, held_out: Reference, options: FitOptions
+) -> Quadrature:
+    """Weights by the given method or, with "auto", by the best one at held-out nodes.
+
+    Least squares are fitted at evenly spread nodes: 500 farthest ones are as good as 2000 random ones.
+    """
+    m, measure = len(anchors), kernel.measure
+    if kernel.asymmetric:
+        return Quadrature(np.ones(m), "uniform")
+    iid = options.anchors == "iid"
+    complete = m == kernel.graph.n_nodes and not iid
+    if complete or options.quadrature == "uniform" or (iid and options.quadrature == "auto"):
+        # The plain sum over all nodes, or its unbiased estimate from independent anchors.
+        tried = {"uniform": measure[anchors] * (len(measure) / m)}
+    else:
+        base = voronoi_weights(kernel.graph, measure, anchors)
+        tried = {"voronoi": base}
+        if options.quadrature == "nnls" and m > 4096:
+            reject("quadrature", "other than 'nnls' above 4096 features", f"'nnls' with {m}")
+        # Least squares are not tried if anchors are more than 1.6 widths apart: the fit then follows the samples,
+        # not the kernel (torus, 1.75 widths: .21 at new points where Voronoi cells give .17). 4096 anchors take 128
+        # MiB.
+        close = spacing_of(kernel.volume, m, kernel.dim) <= 1.6 * kernel.width
+        if options.quadrature == "nnls" or (options.quadrature == "auto" and m <= 4096 and close):
+            tried["nnls"] = nnls_weights(fitting.rows[:, anchors].toarray(), fitting.kernel, base)
+    rows = held_out.rows[:, anchors].toarray()  # (h, m)
+    errors = {name: float(relative_error((rows * w) @ rows.T, held_out.kernel)) for name, w in tried.items()}
+    best = min(errors, key=lambda name: errors[name])  # ties go to the simplest method
+    return Quadrature(tried[best], best, tuple(errors.items()))
+
+
+def voronoi_weights(graph: Graph, measure: FloatArray, anchors: IntArray) -> FloatArray:
+    """Measure of the nodes nearest to each anchor, shape (m,); repeated anchors share their cell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf import Graph
+    >>> from manifoldrf.features.fit import voronoi_weights
+    >>> line = Graph.from_affinity([[0, 1, 0], [1, 0, 1], [0, 1, 0]], points=[[0.0], [1.0], [3.0]])
+    >>> voronoi_weights(line, np.ones(3), np.array([0, 2])).tolist()
+    [2.0, 1.0]
+    """
+    different, which, repeats = np.unique(anchors, return_inverse=True, return_counts=True)
+    owners = nearest_sources(graph, different)
+    inside = owners >= 0
+    cells = np.bincount(owners[inside], weights=measure[inside], minlength=len(different))
+    weights: FloatArray = (cells / repeats)[which]
+    return weights
+
+
+def nnls_weights(rows: FloatArray, kernel: FloatArray, base: FloatArray, *, ridge: float = 3e-4) -> FloatArray:
+    """Nonnegative least squares: the w >= 0 with the least |K - H diag(w) H^T|_F^2 + ridge |w - base|^2.
+
+    All pairs of samples count, without being listed: the normal matrix is the entrywise square of H^T H, and the
+    right side is the diagonal of H^T K H.
+
+    Parameters
+    ----------
+    rows : array of shape (s, m)
+        H: g(sample, anchor).
+    kernel : array of shape (s, s)
+        K, exact between the samples.
+    base : array of shape (m,)
+        The ridge pulls towards these weights if the samples do not determine others.
+    ridge : float
+        In units of the mean diagonal of the normal matrix. Errors at new points of the sphere and the torus with
+        1e-2 / 1e-3 / 3e-4 / 1e-5: .0201 / .0196 / .0195 / .0195, .0075 / .0053 / .0050 / .0050. Smaller values gain
+        little and overfit if there are few samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manifoldrf.features.fit import nnls_weights
+    >>> nnls_weights(np.eye(2), np.diag([2.0, 3.0]), np.ones(2), ridge=0.0).tolist()
+    [2.0, 3.0]
+    """
+    normal = np.square(rows.T @ rows)  # (m, m)
+    right = np.einsum("sl,sl->l", rows, kernel @ rows)
+    # An anchor that no sample sees has a zero row, so the ridge alone determines its weight.
+    strength = np.where(normal.diagonal() > 0, ridge, 1.0) * float(normal.diagonal().mean() or 1.0)
+    normal[np.diag_indices_from(normal)] += strength
+    return nonnegative_minimum(normal, right + strength * base)
+
+
+def nonnegative_minimum(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """The w >= 0 with the least w^T A w / 2 - b^T w, for a positive definite A.
+
+    Block principal pivoting (Portugal, Judice, Vicente, Mathematics of Computation 63, 1994): solve for the free
+    entries, set negative ones to zero, and free those at zero whose gradient is negative. This usually takes 1 to 6
+    solves. If five exchanges in a row do not reduce the violations, the slower method of Lawson and Hanson is used.
+    """
+    scale = np.sqrt(matrix.diagonal())
+    # With a unit diagonal, entries and gradients have the same scale, so one tolerance is enough.
+    unit: Any = matrix / np.outer(scale, scale)
+    target = right / scale
+    slack = 1e-12 * float(np.abs(target).max())
+    free = np.ones(len(right), dtype=bool)
+    fewest, patience = len(right) + 1, 5
+    while patience > 0:
+        solution = np.zeros(len(right))
+        if free.any():
+            part = unit if free.all() else unit[np.ix_(free, free)]
+            factor = linalg.cho_factor(part, lower=True, check_finite=False)
+            solution[free] = linalg.cho_solve(factor, target[free])
+        wrong = np.where(free, solution, unit @ solution - target) < -slack
+        count = int(np.count_nonzero(wrong))
+        if count == 0:
+            return np.maximum(solution, 0.0) / scale
+        fewest, patience = (count, 5) if count < fewest else (fewest, patience - 1)
+        free ^= wrong
+    root = linalg.cholesky(unit)  # A = root^T root, so this is the minimum of |root w - root^-T b|
+    minimum: FloatArray = optimize.nnls(root, linalg.solve_triangular(root, target, trans="T"))[0] / scale
+    return minimum
 
 
 def _fit_field(
@@ -130,12 +518,10 @@ def _fit_field(
     for name in names:
         if name == "step":
             rule: Any = WalkStep(graph)
-            table = signature_table(
-                kernel, shifted(kernel.series), everything, anchors, options.teaching, STEP_SHARE
-            )
+            table = signature_table(kernel, shifted(kernel.series), everything, anchors, options, STEP_SHARE)
             final = trial = FeatureMap(kernel, rule, table, anchors, quadrature.weights)
         elif name == "interpolated":
-            table = signature_table(kernel, kernel.series, everything, anchors, options.teaching)
+            table = signature_table(kernel, kernel.series, everything, anchors, options)
             final = FeatureMap(kernel, interpolation_rule(graph, kernel.dim), table, anchors, quadrature.weights)
             known = np.setdiff1d(everything, held_out.nodes)  # the error is that at nodes that are not known
             rule = interpolation_rule(graph, kernel.dim, known)
@@ -170,7 +556,7 @@ def _train(
     network: Any = options.field
     order = options.streams.generator("features.starts").permutation(kernel.graph.n_nodes)
     starts = np.sort(order[~np.isin(order, held_out)][: network.n_starts])
-    table = signature_table(kernel, kernel.series, starts, anchors, options.teaching)
+    table = signature_table(kernel, kernel.series, starts, anchors, options)
     roots, first = np.sqrt(kernel.measure), float(kernel.series.coefficients(1)[0])
     table.data *= np.repeat(roots[starts], np.diff(table.indptr)) * roots[anchors][table.indices]
     return fit_network(

@@ -8,8 +8,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._validation import IntArray, as_array, check_flag, check_indices, check_jobs
-from manifoldrf.features.options import FrozenParamsMixin, _progress
+from manifoldrf._validation import IntArray, as_array, check_flag, check_indices, check_jobs, check_progress
+from manifoldrf.features.fit import FrozenParamsMixin
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
@@ -115,7 +115,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         for name in ("normalize", "sparse_output"):
             check_flag(getattr(self, name), name)
         check_jobs(self.n_jobs)
-        _progress(self.verbose)
+        check_progress(self.verbose)
         kernel = check_kernel(DiffusionKernel(10.0) if self.kernel is None else self.kernel).on(graph)
         series = series_of(kernel, asymmetric=False)  # raises if there are no features
         if isinstance(teacher, Exact) and teacher.form == "auto":
@@ -167,7 +167,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
             teacher=self.teacher_,
             seed=self.streams_.generator("features.first"),
             n_jobs=self.n_jobs,
-            progress=_progress(self.verbose),
+            progress=check_progress(self.verbose),
         ).rows
 
 

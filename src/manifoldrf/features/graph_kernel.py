@@ -1,7 +1,6 @@
 """A kernel on the graph of a space with the units of both, and tables of its signatures."""
 
-import functools
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, get_type_hints
@@ -11,13 +10,10 @@ from scipy import sparse
 from scipy.stats import chi2
 
 from manifoldrf._codec import check_types, stored
-from manifoldrf._random import Streams
-from manifoldrf._runtime import quick_map, stage_of, warn_user
+from manifoldrf._random import SeedLike
+from manifoldrf._runtime import Progress, silent, warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
-from manifoldrf.features.graphs import build_graph, function_values
-from manifoldrf.features.options import FitOptions, Teaching
-from manifoldrf.features.rules import row_spans, symmetric_product
-from manifoldrf.geometry.csr import as_dense, check_amounts, reciprocal, row_peaks, select_entries
+from manifoldrf.geometry.csr import check_amounts, reciprocal, row_peaks, select_entries
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -26,9 +22,7 @@ from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.geometry.spaces import AbstractSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.series import SeriesFit, SeriesKernel
-from manifoldrf.metrics import relative_error
-from manifoldrf.signatures.teachers import Exact, check_kernel, choose_form, row_memory
+from manifoldrf.signatures.teachers import Exact, Signatures, choose_form, compute_signatures, row_memory
 
 __all__ = ["FarQueryWarning"]
 
@@ -206,70 +200,14 @@ class GraphKernel:
 
 
 @dataclass(frozen=True)
-class Discretisation:
-    """What :func:`discretise` did: texts for the summary, and the error of a series fitted to a function."""
+class Teaching:
+    """How signatures are computed: the corresponding arguments of :func:`compute_signatures`."""
 
-    notes: tuple[tuple[str, str], ...] = ()
-    series_error: float | None = None
-
-
-def discretise(space: Any, options: FitOptions) -> tuple[GraphKernel, Discretisation]:
-    """Build the graph of a space, as returned by ``check_space``, and resolve the kernel of the options on it."""
-    kernel = options.kernel
-    if kernel is not None and not callable(kernel):
-        check_kernel(kernel)
-    with stage_of(options.progress, "graph"):
-        graph, stated, dim, notes, known = build_graph(space, kernel, options.graph, options.n_jobs)
-    series_error = None
-    if isinstance(stated, AbstractKernel):
-        resolved = stated.resolve(graph, dim).on(graph)
-        per_volume = resolved != stated
-    else:
-        plain = GraphKernel(graph, SeriesKernel((1.0,)), SeriesKernel((1.0,)), dim, per_volume=True)
-        fit = _fit_series(stated, plain, options.streams)
-        stated = resolved = fit.kernel
-        per_volume, series_error = True, fit.held_out_error
-        text = f"fitted to the given function, relative error {series_error:.2g} on held-out pairs"
-        notes = (*notes, ("series", text))
-    manifold = space if isinstance(space, AbstractManifold) else None
-    found = GraphKernel(graph, stated, resolved, dim, per_volume, manifold, not resolved.is_positive, known)
-    if not found.width > 0:
-        reject("kernel", "one with a nonconstant term, on a graph with edges", f"{resolved}, {found.width:g} wide")
-    return found, Discretisation((*notes, ("dimension", str(dim))), series_error)
-
-
-def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFit:
-    """Coefficients of the series closest to a symmetric function F(X, Y)."""
-    graph, measure = plain.graph, plain._volumes
-    rng = streams.generator("features.series")
-    rows: IntArray = rng.choice(graph.n_nodes, min(graph.n_nodes, 400), replace=False)
-    # Columns are rows, too: random points have pairs with themselves, where rough functions are hardest to follow.
-    columns: IntArray = rng.permutation(rows[:64])
-    values = function_values(function, graph.positions[rows], graph.positions[columns])
-    exchanged = function_values(function, graph.positions[columns], graph.positions[rows]).T
-    if not (values.any() and exchanged.any()):
-        reject("kernel", "a function that is not 0 everywhere", f"0 for all of {values.size} pairs of points")
-    largest = float(np.abs(values).max())
-    if not 1e-100 < largest < 1e100:  # squares would be out of range
-        reject("kernel", "a function whose largest value is from 1e-100 to 1e100", f"{largest:g}")
-    skew = relative_error(exchanged / largest, values / largest) / 2
-    roots = np.sqrt(measure)
-    targets = values * roots[rows][:, None] * roots[columns]
-    samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
-    # Tails of rough functions take long times: exp(-d / .4) at 4000 even nodes of the sphere is .25 off with two
-    # powers for each step, .04 with eight. A spike at the nodes would follow a rough function there, and only
-    # there.
-    degree = int(np.clip(8 * (graph.n_steps or 0), 24, 128))
-    fit = SeriesKernel.fit(graph, *samples, degree=degree, square=True, spike=False)
-    if fit.held_out_error > 0.05:  # a fitted square has nonnegative features, and is kept if it is nearly as good
-        free = SeriesKernel.fit(graph, *samples, degree=degree, spike=False)
-        fit = fit if fit.held_out_error <= 2 * free.held_out_error else free
-    # Half of the change if arguments are exchanged is rounding, or small compared with the misfit of the series.
-    if skew > np.clip(0.5 * fit.held_out_error, 1e-6, 0.01):
-        reject(
-            "kernel", "a symmetric function, F(x, y) = F(y, x)", f"one that changes by {2 * skew:.2g} if exchanged"
-        )
-    return fit
+    teacher: Any = "auto"
+    seed: SeedLike = None
+    n_jobs: int = 1
+    progress: Progress = silent
+    compute: Callable[..., Signatures] = compute_signatures  # here or on other machines
 
 
 # Entries below this share of the largest in their column are dropped from tables that one more step follows: the
@@ -291,38 +229,23 @@ def signature_table(
     below a share of the largest in their column are dropped: a thousand of them at 1e-7 change a kernel by less
     than a millionth.
     """
+    graph, teacher = kernel.graph, teaching.teacher
     backwards = len(anchors) < len(starts)
     sources, targets = (anchors, starts) if backwards else (starts, anchors)
+    everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
     inverse = reciprocal(np.sqrt(kernel.measure))  # nodes without measure reach nothing
-    ends = inverse[targets]
-    blocks = []
-    for some, rows in _signature_rows(kernel, series, sources, targets, teaching):
-        rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
-        rows.data *= ends[rows.indices]
-        if backwards:  # rows from anchors are whole columns of the result
-            rows = select_entries(rows, rows.data, np.abs(rows.data) > share * row_peaks(rows))
-        blocks.append(rows)
-    table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
-    blocks.clear()
-    return table.T.tocsr() if backwards else without_negligible(table, share)
-
-
-def _signature_rows(
-    kernel: GraphKernel, series: AbstractKernel, sources: IntArray, targets: IntArray, teaching: Teaching
-) -> Iterator[tuple[IntArray, Any]]:
-    """Blocks of sources with their entries at the targets, as writable CSR arrays; blocks fit in memory."""
-    graph, teacher = kernel.graph, teaching.teacher
     if isinstance(teacher, str):  # "auto" or "exact"
         teacher = Exact(1e-7, choose_form(graph, series, len(sources), 1e-7, 2**32))  # kept rows are smaller
-    everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
     size = len(sources)
     if not callable(teacher):  # a function given by the user is called once for all sources
         dense = teacher == Exact(1e-7, "dense") or 8 * graph.n_nodes * size <= 2**28
         size = max(1, int(2**28 / (8.0 * graph.n_nodes if dense else row_memory(graph, series))))
+    blocks: list[Any] = []  # of sources, such that each fits in memory
 
-    def advance(before: int, what: str, done: int, total: int) -> None:
-        part = what == "signatures"  # other stages have their own totals
-        teaching.progress(what, before + done if part else done, len(sources) if part else total)
+    def progress(what: str, done: int, total: int) -> None:
+        if what == "signatures":  # other stages have their own totals
+            done, total = done + len(blocks) * size, len(sources)
+        teaching.progress(what, done, total)
 
     for start in range(0, len(sources), size):
         some = sources[start : start + size]
@@ -334,10 +257,18 @@ def _signature_rows(
             asymmetric=True,  # the series itself, not its root
             seed=teaching.seed,
             n_jobs=teaching.n_jobs,
-            progress=functools.partial(advance, start),
+            progress=progress,
         )
         rows = sparse.csr_array(found.rows if everything else found.rows[:, targets])
-        yield some, rows if rows.data.flags.writeable else rows.copy()
+        rows = rows if rows.data.flags.writeable else rows.copy()
+        rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
+        rows.data *= inverse[targets][rows.indices]
+        if backwards:  # rows from anchors are whole columns of the result
+            rows = select_entries(rows, rows.data, np.abs(rows.data) > share * row_peaks(rows))
+        blocks.append(rows)
+    table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
+    blocks.clear()
+    return table.T.tocsr() if backwards else without_negligible(table, share)
 
 
 def without_negligible(matrix: Any, share: float) -> Any:
@@ -347,51 +278,6 @@ def without_negligible(matrix: Any, share: float) -> Any:
     result = select_entries(matrix, matrix.data, np.abs(matrix.data) > share * peaks[matrix.indices])
     result.sort_indices()
     return result
-
-
-@dataclass(frozen=True, eq=False)
-class Reference:
-    """Exact values at some nodes.
-
-    Attributes
-    ----------
-    nodes : int array of shape (s,)
-    rows : CSR array of shape (s, n_nodes)
-        g(node, .), in the unit of the measure.
-    kernel : array of shape (s, s)
-        Sum over all nodes j of mu_j g(x, j) g(y, j); the kernel itself for asymmetric pairs.
-    """
-
-    nodes: IntArray
-    rows: Any
-    kernel: FloatArray
-
-    def part(self, positions: IntArray) -> "Reference":
-        """The values at some of the nodes."""
-        return Reference(self.nodes[positions], self.rows[positions], self.kernel[np.ix_(positions, positions)])
-
-
-def exact_reference(kernel: GraphKernel, nodes: IntArray, n_jobs: int) -> Reference:
-    """Exact signatures of some nodes and the kernel between them."""
-    rows = signature_table(kernel, kernel.series, nodes, np.arange(kernel.graph.n_nodes), Teaching(n_jobs=n_jobs))
-    if kernel.asymmetric:
-        return Reference(nodes, rows, rows[:, nodes].toarray())
-    return Reference(nodes, rows, gram(rows, kernel.measure, n_jobs))
-
-
-def gram(rows: Any, weights: FloatArray, n_jobs: int = 1) -> FloatArray:
-    """Rows times weights times their transpose, dense; the bits do not depend on ``n_jobs``."""
-    roots = np.sqrt(weights)
-    if rows.shape[0] * rows.shape[1] > 5e7:
-        scaled = (rows @ sparse.diags_array(roots)).tocsr()
-        return np.asarray((scaled @ scaled.T).toarray())
-    dense = np.zeros(rows.shape)
-
-    def fill(span: slice) -> None:
-        np.multiply(as_dense(rows[span]), roots, out=dense[span])
-
-    quick_map(fill, row_spans(len(dense)), n_jobs)
-    return symmetric_product(dense, n_jobs)
 
 
 class FarQueryWarning(UserWarning):

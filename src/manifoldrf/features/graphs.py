@@ -1,28 +1,155 @@
-"""From a space and a kernel to a graph: the only place where features meet the geometry of a space."""
+"""From a space and a kernel to a graph: its options, and the only place where features meet geometry."""
 
+import dataclasses
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from manifoldrf._codec import stored
 from manifoldrf._runtime import warn_user
-from manifoldrf._validation import FloatArray, check_integer, check_spread, reject
-from manifoldrf.features.options import HeatGraph, KnnGraph, MeshGraph
+from manifoldrf._validation import (
+    POSITIVE,
+    FloatArray,
+    Interval,
+    check_count,
+    check_integer,
+    check_option,
+    check_real,
+    check_spread,
+    reject,
+)
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.cleaning import estimate_dimension
+from manifoldrf.geometry.cleaning import check_noise, estimate_dimension
 from manifoldrf.geometry.graphs import Graph, GraphWarning
-from manifoldrf.geometry.heat import heat_graph, space_of
+from manifoldrf.geometry.heat import check_steps, heat_graph, space_of
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, distances_between
 from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.geometry.spaces import AbstractSpace, PointSpace
-from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
 from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+
+__all__ = ["HeatGraph", "KnnGraph", "MeshGraph"]
 
 # Largest dimension of clouds that get a heat graph: with a given kernel, and without one, where clouds of real data
 # are too sparse (in 4 and 5 dimensions such graphs had two steps and were 30 to 170 % off).
 _MOST_DIMS, _MOST_DIMS_BY_DEFAULT = 5, 3
 _DEFAULT_STEPS = 20.0  # the paper's number of steps, for graphs that are not heat graphs
+
+
+def _check_metric(metric: Any) -> None:
+    if metric is not None and not isinstance(metric, AbstractManifold):
+        reject("metric", "None or a manifold", repr(metric), TypeError)
+
+
+@stored
+@dataclass(frozen=True, eq=False)
+class HeatGraph(FrozenParams):
+    """A graph whose walk is the heat flow of the space, as built by :func:`heat_graph`.
+
+    Parameters
+    ----------
+    n_nodes : int or {"auto", "all"}
+        Number of nodes; "auto": as many as the kernel needs.
+    n_steps : "auto" or even int
+        Steps that make up the heat time.
+    dim : int, optional
+        Intrinsic dimension; estimated by default.
+    metric : AbstractManifold, optional
+        Measure distances along this manifold.
+    noise_std : "auto" or float
+        Standard deviation of the noise in each coordinate of a cloud. Points and queries are moved onto the space,
+        and outliers are left out. "auto" finds the noise; 0 takes the points as they are.
+    volumes : array-like of shape (n,), optional
+        Volume of each point; estimated by default, known on named manifolds.
+
+    Examples
+    --------
+    >>> from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere
+    >>> graph = HeatGraph(n_nodes=2000, n_steps=8)
+    >>> ManifoldRandomFeatures(HeatKernel(0.05), "all", graph=graph).fit(Sphere()).graph_
+    Graph(2000 nodes, 111104 edges, points in R^3, n_steps=8)
+    """
+
+    n_nodes: int | str = "auto"
+    n_steps: int | str = "auto"
+    dim: int | None = None
+    metric: AbstractManifold | None = None
+    noise_std: float | str = "auto"
+    volumes: Any = None
+
+    def __post_init__(self) -> None:
+        check_count(self.n_nodes, "n_nodes", 3, ("auto", "all"))
+        check_steps(self.n_steps)
+        if self.dim is not None:
+            check_integer(self.dim, "dim", 1)
+        _check_metric(self.metric)
+        check_noise(self.noise_std)
+        fixed = self.metric is not None or self.volumes is not None
+        if fixed and self.noise_std not in ("auto", 0):
+            reject("noise_std", "'auto' or 0 with a metric or volumes", self.noise_std)
+
+    @property
+    def only_dim(self) -> bool:
+        """Whether nothing but the dimension is given."""
+        others = [part for part in dataclasses.fields(self) if part.name != "dim"]
+        return all(getattr(self, part.name) is part.default for part in others)
+
+
+@stored
+@dataclass(frozen=True, eq=False)
+class KnnGraph(FrozenParams):
+    """A graph of nearest neighbours of the points as they are, as built by :func:`knn_graph`.
+
+    Parameters
+    ----------
+    n_neighbors : int
+    bandwidth : {"median", "mean", "local"} or float, optional
+        By default "local" above 3 dimensions, else "median".
+    density_correction : float, optional
+        In [0, 1]; by default 1 for kernels in the manifold clock, which should not depend on the density of the
+        points, and 0 for others.
+    metric : AbstractManifold, optional
+        Measure distances along this manifold.
+
+    Examples
+    --------
+    >>> from manifoldrf import DiffusionKernel, KnnGraph, ManifoldRandomFeatures, Sphere
+    >>> ManifoldRandomFeatures(DiffusionKernel(20.0), graph=KnnGraph(n_neighbors=12)).fit(Sphere().grid(500)).graph_
+    Graph(500 nodes, 3105 edges, points in R^3)
+    """
+
+    n_neighbors: int = 8
+    bandwidth: str | float | None = None
+    density_correction: float | None = None
+    metric: AbstractManifold | None = None
+
+    def __post_init__(self) -> None:
+        check_integer(self.n_neighbors, "n_neighbors", 1)
+        if isinstance(self.bandwidth, str):
+            check_option(self.bandwidth, "bandwidth", ("median", "mean", "local"))
+        elif self.bandwidth is not None:
+            check_real(self.bandwidth, "bandwidth", POSITIVE)
+        if self.density_correction is not None:
+            check_real(self.density_correction, "density_correction", Interval(0.0, 1.0))
+        _check_metric(self.metric)
+
+
+@stored
+@dataclass(frozen=True, eq=False)
+class MeshGraph(FrozenParams):
+    """The edges of a mesh, as built by :func:`mesh_graph`.
+
+    Examples
+    --------
+    >>> from manifoldrf import DiffusionKernel, ManifoldRandomFeatures, MeshGraph, TriangleMesh
+    >>> corners = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    >>> mesh = TriangleMesh(corners, [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]])
+    >>> ManifoldRandomFeatures(DiffusionKernel(20.0), graph=MeshGraph()).fit(mesh).graph_.n_edges
+    6
+    """
 
 
 class BuiltGraph(NamedTuple):

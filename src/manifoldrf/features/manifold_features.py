@@ -1,6 +1,7 @@
 """Features of points of a curved space, as a scikit-learn transformer."""
 
 import copy
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -8,41 +9,51 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manifoldrf._codec import save_value, stored
+from manifoldrf._codec import check_types, save_value, stored
 from manifoldrf._files import html_table
-from manifoldrf._random import SeedLike
-from manifoldrf._runtime import one_blas_thread, quiet_underflow, without_warnings
+from manifoldrf._random import SeedLike, Streams
+from manifoldrf._runtime import one_blas_thread, quiet_underflow, warn_user, without_warnings
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
     IntArray,
     as_floats,
     check_columns,
+    check_flag,
     check_integer,
     check_jobs,
     check_option,
+    check_points,
     check_vector,
+    column_names,
+    counting_columns,
+    refuse_text,
     reject,
 )
-from manifoldrf.features.errors import USELESS, ErrorEstimate, FeatureWarning, graph_error, warn
+from manifoldrf.features.errors import USELESS, ErrorEstimate, FeatureWarning, brief, graph_error, warn
 from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.fit import FitRecord, fit_features
+from manifoldrf.features.fit import FitOptions, FitRecord, FrozenParamsMixin, fit_features
 from manifoldrf.features.graph_kernel import warn_of_far
-from manifoldrf.features.options import FitOptions, FrozenParamsMixin, KnnGraph, check_space, estimator_points
+from manifoldrf.features.graphs import KnnGraph
 from manifoldrf.features.rules import product
-from manifoldrf.features.state import restore, state_of, summary_rows, text_table
 from manifoldrf.features.times import PreparedPoints, TimeRange, check_in_range, check_times
 from manifoldrf.geometry.graphs import Graph, GraphWarning, as_space
+from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.kernels.abstract_kernel import AbstractKernel
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams, ScaledKernel
 from manifoldrf.kernels.graph_kernels import DiffusionKernel
 from manifoldrf.kernels.manifold_kernels import HeatKernel
 from manifoldrf.paper.network import Network, TrainingInfo
 from manifoldrf.signatures.teachers import Walks, compute_signatures
 
 __all__ = ["ManifoldRandomFeatures", "heat_signature"]
+
+# Types of parameters that are kept in a file; functions and generators are not needed after the fit.
+_PLAIN = (
+    *(FrozenParams, Graph, np.ndarray, np.generic, str, int, float, list, tuple, dict, os.PathLike, type(None)),
+)
 
 
 @stored
@@ -239,7 +250,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
             hidden = (FeatureWarning, GraphWarning) if t > times[0] else ()
             with without_warnings(*hidden):
-                member._fit(space, options.teaching.compute)
+                member._fit(space, options.compute)
             return member.map_, member.record_.error
 
         self.times_ = TimeRange.fit(fit_at, times, options.n_jobs)
@@ -399,10 +410,33 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return html_table(f"{type(self).__name__}, fitted", self._facts())
 
     def _facts(self) -> list[tuple[str, str]]:
-        """The summary as names and texts, with the error as far as it is known."""
-        error, whole = self._error or (None, True)
-        *rows, (name, text) = summary_rows(self, error)
-        return [*rows, (name, text if whole else f"{text}; `error_` adds the share of the graph if it can")]
+        """What was fitted, chosen and estimated, as names and texts, with the error as far as it is known."""
+        map_, record, kernel = self.map_, self.record_, self.map_.kernel
+        notes = dict(record.notes)
+        chosen = f", {notes.pop('kernel')}" if "kernel" in notes else ""
+        weights = f"quadrature '{record.quadrature}'"
+        if kernel.asymmetric:
+            weights = "with two sides: this kernel has no nonnegative features"
+        clock = "manifold" if kernel.per_volume else "graph"
+        scale = f"{map_.factor:.3g} times the kernel: K(x, x) = 1 on average" if map_.factor != 1 else ""
+        rows = [
+            ("kernel", f"{shortened(kernel.stated)}{chosen}"),
+            ("on the graph", "" if "times" in notes else f"{shortened(kernel.resolved)}, in the {clock} clock"),
+            ("scale", scale),
+            *notes.items(),
+            ("width of features", f"{kernel.width:.3g}"),
+            ("features", f"{len(map_.anchors)}, {weights}"),
+            ("field", record.field),
+        ]
+        text = "estimated by `error_`"
+        if self._error is not None:
+            error, whole = self._error
+            share = error.graph if record.series_error is None else None  # else the share is that of a series
+            text = f"{error}{'; use more points or a wider kernel' if (share or 0) >= 0.1 else ''}"
+            text += "" if whole else "; `error_` adds the share of the graph if it can"
+            rows.append(("fields tried", ", ".join(f"{name} {brief(one)}" for name, one in error.candidates)))
+            rows.append(("quadratures tried", ", ".join(f"{name} {brief(one)}" for name, one in error.weights)))
+        return [row for row in rows if row[1]] + [("relative error", text)]
 
     def _map(self) -> FeatureMap:
         check_is_fitted(self, "map_")
@@ -515,8 +549,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     def summary(self) -> str:
         """What was fitted, chosen and estimated, as a text of a few lines."""
-        self._map()
-        return text_table(summary_rows(self, self.error_))
+        _ = self.error_
+        return text_table(self._facts())
 
     def save(self, path: Any) -> Path:
         """Write the fitted features to one file; :func:`manifoldrf.load` reads it, on any machine.
@@ -528,14 +562,43 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return save_value(path, self)
 
     def _state(self) -> dict[str, Any]:
-        """What a file holds."""
-        return state_of(self)
+        """What a file holds, without ``n_jobs``, which changes nothing."""
+        family = getattr(self, "times_", None)
+        return {
+            "times": family,
+            "params": plain_params(self, without=("n_jobs",)),
+            "map": self.map_ if family is None else self.map_.kernel.stated,
+            "record": self.record_,
+            "error": self.error_,
+            "root": self._streams.root.hex(),
+            "n_features_in": int(self.n_features_in_),
+            "feature_names_in": [str(name) for name in getattr(self, "feature_names_in_", [])],
+        }
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         """The estimator of a file; raises if the state is not one that :meth:`save` writes."""
-        restored: Self = restore(cls(**state["params"]), state)
-        return restored
+        model = cls(**state["params"])
+        fitted, record, error = state["map"], state["record"], state["error"]
+        if state["times"] is not None:
+            check_types({"times": TimeRange}, {"times": state["times"]})
+            model.times_ = model._source = state["times"]
+            fitted = model.times_.at(fitted, normalize=bool(model.normalize))
+        hints = {"map": FeatureMap, "record": FitRecord, "error": ErrorEstimate}
+        check_types(hints, {"map": fitted, "record": record, "error": error})
+        with np.errstate(all="ignore"):
+            if not np.isfinite(fitted.bound * fitted.output_scale).all():
+                reject("weights", "such that features are finite", "others")
+        model.map_, model.record_, model._error = fitted, record, (error, True)
+        model._streams = Streams(bytes.fromhex(state["root"]))
+        n, names = fitted.graph.positions.shape[1], state["feature_names_in"]
+        model.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", n, n)
+        if names:
+            if len(names) != n or not all(isinstance(name, str) for name in names):
+                reject("feature_names_in", f"{n} texts", str(names)[:80])
+            model.feature_names_in_ = np.array(names, dtype=object)
+        check_flag(model.sparse_output, "sparse_output")
+        return model
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the features: ``manifoldrandomfeatures0``, ..."""
@@ -621,3 +684,73 @@ def heat_signature(
         blocks = features.transform_blocks(np.asarray(at))
         columns.append(np.concatenate([np.asarray(rows.multiply(rows).sum(axis=1)).ravel() for rows in blocks]))
     return np.column_stack(columns)
+
+
+def estimator_points(estimator: Any, X: Any, name: str = "X", **options: Any) -> tuple[FloatArray, Any]:
+    """Points as float64, and the float type they were given in.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The number of coordinates and their names are stored on it or, with ``reset=False``, compared.
+    X : array-like of shape (n, d)
+    name : str
+        Name of the argument in error texts.
+    **options
+        Options of scikit-learn's ``validate_data``.
+    """
+    refuse_text(X, name)  # scikit-learn would convert text to numbers
+    found = validate_data(estimator, X, dtype=(np.float64, np.float32), ensure_all_finite=False, **options)
+    return check_points(found, name, names=column_names(X)), found.dtype
+
+
+def check_space(estimator: Any, X: Any) -> Any:
+    """Check what an estimator is fitted to, and store the number of coordinates as scikit-learn requires."""
+    X = as_space(X, "X")
+    if not isinstance(X, TriangleMesh | AbstractManifold | Graph):
+        points = estimator_points(estimator, X)[0]
+        if len(points) < 2:
+            reject("X", "an array of at least 2 points", "1 sample")  # the words that scikit-learn's checks ask for
+        if names := column_names(X):
+            for k in counting_columns(points):
+                text = "looks like a row number, but is used as a coordinate (remedy: drop it)"
+                warn_user(f"Column {names[k]!r} of `X` {text}.")
+        return points
+    if isinstance(X, AbstractManifold):
+        estimator.n_features_in_ = X.ambient_dim
+    else:
+        points = X.vertices if isinstance(X, TriangleMesh) else X.positions
+        estimator.n_features_in_ = int(points.shape[1])
+    if hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+    return X
+
+
+def text_table(rows: list[tuple[str, str]]) -> str:
+    """Names and texts, one line each."""
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+
+def shortened(kernel: Any) -> str:
+    """A kernel as text of at most 100 characters."""
+    scaled = isinstance(kernel, ScaledKernel)
+    text = f"{kernel.factor:.3g} * {kernel.kernel!r}" if scaled else repr(kernel)
+    return text if len(text) <= 100 else f"{text[:96]} ..."
+
+
+def plain_params(estimator: Any, *, without: tuple[str, ...]) -> dict[str, Any]:
+    """The parameters of an estimator that a file can hold, except those named."""
+    params = estimator.get_params(deep=False)
+    return {
+        name: _plain(value) for name, value in params.items() if name not in without and isinstance(value, _PLAIN)
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as a file holds it: Python numbers, paths as text, and the plain values of a dictionary."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items() if isinstance(part, _PLAIN)}
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
