@@ -15,7 +15,7 @@ import manifoldrf
 PACKAGE = Path(manifoldrf.__file__).parent
 # From the bottom to the top: a module imports from its own layer and from lower ones.
 LAYERS = ["helpers", "geometry", "kernels", "signatures", "paper", "features", "applications"]
-LAYERS += ["torch", "gpytorch", "storage", "explorer", "distributed", "cli", "__main__"]
+LAYERS += ["torch", "gpytorch", "storage", "explorer", "cli", "__main__"]
 FILES = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
 NAMES = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in FILES]
 TREES = {
@@ -69,10 +69,10 @@ def test_importing_loads_no_slow_library_before_it_is_needed():
     at_the_top = {m for m in TREES for name in imported(TREES[m].body) if name.split(".")[0] == "torch"}
     assert at_the_top == set()  # modules of `manifoldrf.torch` call `require`, which names the extra
     names = "found.append(list(sys.modules))"
-    code = f"import json, sys, manifoldrf; found = []; {names}; manifoldrf.Sphere; {names}; manifoldrf.Cluster; "
+    code = f"import json, sys, manifoldrf; found = []; {names}; manifoldrf.Sphere; {names}; "
     code += f"import manifoldrf.paper.network; {names}; print(json.dumps(found))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     package, manifold, users = map(set, json.loads(done.stdout))
-    assert users & {"dask", "distributed", "torch"} == set()
+    assert users & {"dask", "torch"} == set()
     assert package & {"numpy", "scipy", "numba", "sklearn", "torch", "typer"} == set()
     assert manifold & {"sklearn", "torch", "typer"} == set()

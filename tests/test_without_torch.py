@@ -45,7 +45,6 @@ for method in ("auto", "kernel"):
 assert m.KernelNeighborsClassifier().fit(rows, new[:, 2] > 0).score(rows, new[:, 2] > 0) == 1
 assert m.explore(features, "page.html", n_points=200).n_points == 200
 
-import manifoldrf.distributed
 assert not any(name.split(".")[0] == "torch" for name in sys.modules)
 print("works")
 """

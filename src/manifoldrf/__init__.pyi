@@ -8,7 +8,6 @@ from .applications.neighbors import KernelNeighborsClassifier as KernelNeighbors
 from .applications.regression import ManifoldGaussianProcess as ManifoldGaussianProcess
 from .applications.regression import ManifoldRidge as ManifoldRidge
 from .applications.regression import ManifoldScaleKernel as ManifoldScaleKernel
-from .distributed import Cluster as Cluster
 from .explorer.page import explore as explore
 from .features.errors import ErrorEstimate as ErrorEstimate
 from .features.errors import FeatureWarning as FeatureWarning

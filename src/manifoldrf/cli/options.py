@@ -352,29 +352,3 @@ class Running(Threads):
     """Threads and a seed."""
 
     seed: Annotated[int, _run(min=0, help="The same seed gives the same bits.")] = 0
-
-
-@dataclass(frozen=True)
-class Machines:
-    """Where to run: on this machine or on a cluster."""
-
-    scheduler: Annotated[
-        str | None,
-        _run(
-            metavar="ADDRESS",
-            help="Scheduler of a Dask cluster, such as tcp://10.0.0.1:8786. Results do not depend on it.",
-        ),
-    ] = None
-
-    @contextlib.contextmanager
-    def cluster(self) -> Iterator[Any]:
-        """A connection to the cluster for the block, or None without --scheduler."""
-        if self.scheduler is None:
-            yield None
-            return
-        from manifoldrf import Cluster
-
-        with usage({"client": "--scheduler"}):
-            cluster = Cluster(self.scheduler)
-        with cluster:
-            yield cluster

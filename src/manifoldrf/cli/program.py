@@ -21,7 +21,6 @@ from manifoldrf._validation import check_integer, check_jobs, check_points, coun
 from manifoldrf.cli.console import environment, note, notices, print_table, progress, show, show_facts
 from manifoldrf.cli.demo import demo
 from manifoldrf.cli.options import (
-    Machines,
     Output,
     Parameters,
     Running,
@@ -58,7 +57,6 @@ def fit(
     parameters: Parameters,
     table: TableChoice,
     run: Running,
-    machines: Machines,
     out: Annotated[str, _out(metavar="MODEL", help="File to write, ending in .safetensors.")],
 ) -> None:
     """Fit features to a mesh, to points or to a graph, and save them.
@@ -76,13 +74,13 @@ def fit(
         target = check_output(out, "--out", MODEL, [source])
         features = parameters.estimator(run)
         FitOptions.of(features.get_params(deep=False))  # an error for a wrong option, before any work
-    with machines.cluster() as cluster, notices(quiet=output.quiet), progress("fit", quiet=output.silent) as report:
+    with notices(quiet=output.quiet), progress("fit", quiet=output.silent) as report:
         report("reading INPUT", 0, 1)
         opened = table.open(source, "INPUT")
         space = read_space(source, table=opened)
         features.set_params(verbose=report)
         with errors_about("INPUT", option_names(parameters)):
-            features = features.fit(space) if cluster is None else cluster.fit(features, space)
+            features.fit(space)
         report("estimating the error", 0, 1)
         summary = features.summary()
         report("writing MODEL", 0, 1)
@@ -97,7 +95,6 @@ def transform(
     output: Output,
     table: TableChoice,
     threads: Threads,
-    machines: Machines,
     out: Annotated[str, _out(metavar="FEATURES", help=f"{_ARRAYS}; npz is sparse, as scipy reads it.")],
     side: Annotated[
         Literal["left", "right"] | None, typer.Option(help="Side of a kernel without nonnegative features.")
@@ -122,7 +119,7 @@ def transform(
     with usage({"side": "--side"}):
         model._check_side(side)
     m = model.n_features_out_
-    chunk = chunk_size or _chunk(m * (8 if machines.scheduler else 1))  # up to 64 chunks are in flight on a cluster
+    chunk = chunk_size or _chunk(m)
     opened = table.open(points, "POINTS", keep=suffix == ".csv")
     rows = _open_points(points, "POINTS", model, chunk, opened)
     names: list[str] = []
@@ -131,16 +128,12 @@ def transform(
         names = [titles[place] or f"column {place}" for place in opened.kept] + list(model.get_feature_names_out())
     with (
         recorded_warnings() as warned,
-        machines.cluster() as cluster,
         progress("transform", quiet=output.silent) as report,
         row_writer(target, m, rows.dtype, sparse=suffix == ".npz", titles=names) as writer,
     ):
         report("0 points done", 0, rows.n_rows or 0)
-        blocks = (block for _, block in _checked(rows, "POINTS", points, opened))
-        here: Iterator[Any] = ((model.transform(block, side), []) for block in blocks)
-        for found, messages in here if cluster is None else cluster.transform_blocks(model, blocks, side):
-            warned += messages
-            writer.append(found, opened.blocks.popleft() if opened and names else ())
+        for _, block in _checked(rows, "POINTS", points, opened):
+            writer.append(model.transform(block, side), opened.blocks.popleft() if opened and names else ())
             report(f"{writer.n_rows} points done", writer.n_rows, rows.n_rows or 0)
     _note_warnings(warned, writer.n_rows, output)
     _show_written(output, target, (writer.n_rows, m), (opened, points))

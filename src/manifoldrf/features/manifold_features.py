@@ -699,6 +699,7 @@ def estimator_points(estimator: Any, X: Any, name: str = "X", **options: Any) ->
     **options
         Options of scikit-learn's ``validate_data``.
     """
+    X = X.compute() if hasattr(X, "__dask_graph__") else X
     refuse_text(X, name)  # scikit-learn would convert text to numbers
     found = validate_data(estimator, X, dtype=(np.float64, np.float32), ensure_all_finite=False, **options)
     return check_points(found, name, names=column_names(X)), found.dtype

@@ -51,6 +51,7 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, check_on_metric
 from manifoldrf.geometry.objects import read_affinity, recognise
+from manifoldrf.geometry.sampling import sample_blocks
 
 __all__ = ["Graph", "GraphWarning"]
 
@@ -445,6 +446,8 @@ def as_space(value: Any, name: str) -> Any:
     """Return an object of another library as a mesh, a graph or points; anything else is returned unchanged."""
     if isinstance(value, np.ndarray) or type(value).__module__.startswith("manifoldrf."):
         return value
+    if hasattr(value, "__dask_graph__"):
+        return sample_blocks(value, name)
     found = recognise(value, name)
     if found is None:
         return value

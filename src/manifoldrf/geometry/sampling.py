@@ -9,6 +9,7 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
 from manifoldrf._compiling import compiled
+from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_points, check_spread, reject
 from manifoldrf.geometry.neighbors import NeighborSearch
 
@@ -18,6 +19,7 @@ _ROWS = 2**15  # of a cloud, handled at once
 _LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 %
 _OUTLIER = 20.0  # volumes of nodes are capped at this many median volumes
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
+_MOST_ROWS = 50_000  # of a Dask collection: graphs have at most 20,000 nodes
 _VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
 
 
@@ -64,6 +66,32 @@ def farthest_first(cloud: FloatArray, n: int | None = None) -> tuple[IntArray, F
     outermost = int(np.argmax(np.concatenate(gaps)))
     found: tuple[IntArray, FloatArray] = farthest_points(cloud, order, _LEAF, n or len(cloud), outermost)
     return found
+
+
+def sample_blocks(table: Any, name: str) -> Any:
+    """Rows of a Dask array or data frame that cover its points: all of them, or 50,000.
+
+    Blocks are thinned where they are: a worker needs memory for a block, this process for the sample. Half of its
+    rows are random, which keeps density and noise, and half are farthest points, which miss no part of the space.
+    """
+    dask = require("dask", "dask")
+    if table.ndim != 2:
+        reject(name, "a dask array or data frame of shape (n, d)", f"{table.ndim} dimensions")
+    is_frame = hasattr(table, "map_partitions")
+    blocks = list(np.ravel((table if is_frame else table.rechunk({1: -1})).to_delayed()))
+    sizes = np.array(dask.compute(*map(dask.delayed(len), blocks)))
+    shares = np.ceil(sizes * min(1.0, _MOST_ROWS / max(1, sizes.sum()))).astype(np.int64).tolist()
+    parts = dask.compute(*map(dask.delayed(_covering), blocks, shares, range(len(blocks))))
+    return require("pandas", "dask").concat(parts) if is_frame else np.concatenate(parts)
+
+
+def _covering(block: Any, n: int, number: int) -> Any:
+    """At most n rows of a block."""
+    if len(block) <= n:
+        return block
+    some = np.random.default_rng(number).choice(len(block), n - n // 2, replace=False)
+    chosen = np.union1d(some, thin(np.asarray(block), max(1, n // 2)))
+    return block.iloc[chosen] if hasattr(block, "iloc") else np.asarray(block)[chosen]
 
 
 @dataclass(frozen=True)
