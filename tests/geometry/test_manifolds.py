@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -13,7 +12,6 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import chisquare
 
 from manifoldrf import (
-    AbstractManifold,
     Ellipsoid,
     EuclideanSpace,
     FlatTorus,
@@ -24,29 +22,22 @@ from manifoldrf import (
     Sphere,
     Torus,
 )
-from manifoldrf.geometry import manifolds
 from manifoldrf.geometry.model_spaces import AbstractBall
 
 ALL = [
     Sphere(dim=1, radius=0.5),
     Sphere(),
     Sphere(dim=3, radius=2.0),
-    Sphere(dim=5),
-    FlatTorus(dim=1, side=2.0),
     FlatTorus(),
     FlatTorus(dim=3, side=0.5),
-    HyperbolicSpace(),
     HyperbolicSpace(dim=2, radius=4.0),
     HyperbolicSpace(dim=5, radius=1.0),
     EuclideanSpace(),
-    EuclideanSpace(dim=2, radius=3.0),
-    EuclideanSpace(dim=1, radius=2.0),
     Rotations(),
     ProductSpace(Sphere(), EuclideanSpace(dim=1)),
     ProductSpace(FlatTorus(dim=1), Sphere(dim=1, radius=0.5), HyperbolicSpace(dim=2, radius=1.0)),
     Ellipsoid(),
     Torus(),
-    MobiusStrip(),
     MobiusStrip(radius=2.0, half_width=1.9),
 ]
 SURFACES = [manifold for manifold in ALL if isinstance(manifold, Ellipsoid | Torus | MobiusStrip)]
@@ -66,48 +57,45 @@ def metric(request):
 # Grids and weights
 
 
-def test_grid_and_samples_lie_on_the_manifold(manifold):
-    for points in (manifold.grid(300), manifold.sample(300, seed=0)):
-        assert points.dtype == np.float64
+def test_grids_and_samples_lie_on_the_manifold_and_a_seed_fixes_the_sample(manifold):
+    sample = manifold.sample(300, seed=3)
+    for points in (manifold.grid(300), sample):
         assert points.shape[1] == manifold.ambient_dim
-        checked = manifold.check(points)
-        np.testing.assert_array_equal(checked, points)
+        np.testing.assert_array_equal(manifold.check(points), points)
+    np.testing.assert_array_equal(manifold.sample(300, seed=3), sample)
+    assert not np.array_equal(manifold.sample(300, seed=4), sample)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 10, 500, 4000])
-def test_grid_has_the_documented_number_of_points(manifold, n):
-    expected = n
-    if isinstance(manifold, FlatTorus):
-        expected = max(1, round(n ** (1 / manifold.dim))) ** manifold.dim
-    if isinstance(manifold, Torus | MobiusStrip):
-        strip = isinstance(manifold, MobiusStrip)
-        aspect = 2.5 * manifold.radius / manifold.half_width if strip else manifold.major / manifold.minor
-        rows = max(2 if strip else 3, round(np.sqrt(n / aspect)))
-        expected = rows * max(3, round(n / rows))
-    if isinstance(manifold, ProductSpace):
-        cell = (manifold.volume / n) ** (1 / manifold.dim)  # the same in all factors
-        expected = math.prod(max(1, round(part.volume / cell**part.dim)) for part in manifold.factors)
-    assert len(manifold.grid(n)) == len(manifold.grid_weights(n)) == expected
+def number_of_points(manifold, n):
+    """What the docstrings of the grids say."""
+    match manifold:
+        case FlatTorus(dim=dim):
+            return max(1, round(n ** (1 / dim))) ** dim
+        case ProductSpace():
+            cell = (manifold.volume / n) ** (1 / manifold.dim)  # the same in all factors
+            return math.prod(max(1, round(part.volume / cell**part.dim)) for part in manifold.factors)
+        case Torus(major=length, minor=width):
+            fewest = 3
+        case MobiusStrip(radius=radius, half_width=width):
+            fewest, length = 2, 2.5 * radius
+        case _:
+            return n
+    rows = max(fewest, round(np.sqrt(n * width / length)))
+    return rows * max(3, round(n / rows))
 
 
-def test_four_thousand_points_are_the_grids_of_the_surfaces_experiment():
-    strip, torus = MobiusStrip().grid(4000), Torus().grid(4000)
-    assert len(strip) == 200 * 20
-    assert len(torus) == 100 * 40
-    edge = np.hypot(strip[0, 0] - 1.0, strip[0, 2])  # v = -half_width at u = 0 is a node
-    assert edge == pytest.approx(0.25)
+def test_grids_have_the_documented_number_of_points_with_weights_that_sum_to_the_volume(manifold):
+    for n in (1, 2, 10, 500, 4000):
+        weights = manifold.grid_weights(n)
+        assert len(manifold.grid(n)) == len(weights) == number_of_points(manifold, n)
+        assert (weights > 0).all()
+        assert weights.sum() == pytest.approx(manifold.volume, rel=1e-12)
 
 
 def test_grid_points_are_distinct(manifold):
     points = manifold.grid(2000)
     nearest = cKDTree(points).query(points, k=2)[0][:, 1]
     assert nearest.min() > 0.03 * np.median(nearest)
-
-
-def test_weights_are_positive_and_sum_to_the_volume(manifold):
-    weights = manifold.grid_weights(700)
-    assert (weights > 0).all()
-    assert weights.sum() == pytest.approx(manifold.volume, rel=1e-12)
 
 
 def test_edges_of_the_strip_have_half_cells():
@@ -173,9 +161,9 @@ VOLUMES = [
 ]
 
 
-@pytest.mark.parametrize(("manifold", "volume"), VOLUMES, ids=str)
-def test_volumes_equal_their_closed_forms(manifold, volume):
-    assert manifold.volume == pytest.approx(volume, rel=1e-13)
+def test_volumes_equal_their_closed_forms():
+    for manifold, volume in VOLUMES:
+        assert manifold.volume == pytest.approx(volume, rel=1e-13), manifold
 
 
 @pytest.mark.parametrize("half_width", [0.25, 0.99])
@@ -313,11 +301,10 @@ def _cells(manifold, points):  # noqa: C901  (one case for each class)
             return _strip_cells(points, radius, half_width)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_samples_are_uniform_in_volume(manifold, seed):
+def test_samples_are_uniform_in_volume(manifold):
     """Chi-square over cells of known volume; a correct sampler fails with probability 1e-4."""
     n = 20_000
-    index, share = _cells(manifold, manifold.sample(n, seed=seed))
+    index, share = _cells(manifold, manifold.sample(n, seed=0))
     assert chisquare(np.bincount(index, minlength=share.size), n * share).pvalue > 1e-4
 
 
@@ -328,13 +315,6 @@ def test_quasi_random_grids_are_more_even_than_samples(space):
     excess = np.bincount(index, minlength=share.size) - expected
     # A random sample has a mean of 1; cells that expect less than a few points say nothing.
     assert np.mean((excess**2 / expected)[expected > 5]) < 0.5
-
-
-def test_a_seed_fixes_the_sample(manifold):
-    first, again, other = (manifold.sample(50, seed=seed) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-    assert len(manifold.sample(1)) == 1
 
 
 # Distances
@@ -417,21 +397,20 @@ def test_flat_torus_takes_the_short_way_round_and_wraps():
     cKDTree(torus.check(-torus.sample(50, seed=0)), boxsize=torus.box)
 
 
-@pytest.mark.parametrize("radius", [1e-3, 0.1, 1.0, 5.0])
-def test_reach_covers_the_metric_ball(metric, radius):
+def test_reach_covers_the_metric_ball(metric):
     x = metric.sample(300, seed=5)
     steps = np.geomspace(1e-5, 1.0, 40)[:, None, None]
-    y = (x + steps * (x[::-1] - x)).reshape(-1, metric.ambient_dim)  # from next to x to anywhere
-    y = _onto(metric, y)
+    y = _onto(metric, (x + steps * (x[::-1] - x)).reshape(-1, metric.ambient_dim))  # from next to x to anywhere
     x = np.tile(x, (40, 1))
-    reach = metric.reach(x, radius)
-    np.testing.assert_array_equal(metric.reach(x, np.full(len(x), radius)), reach)
     gap = np.abs(x - y)
     if metric.box is not None:
         gap = np.where(np.array(metric.box) > 0, np.minimum(gap, np.array(metric.box) - gap), gap)
-    inside = metric.paired_distance(x, y) <= radius
-    assert inside.any()
-    assert (np.linalg.norm(gap, axis=1) <= reach * (1 + 1e-12))[inside].all()
+    for radius in (1e-3, 0.1, 1.0, 5.0):
+        reach = metric.reach(x, radius)
+        np.testing.assert_array_equal(metric.reach(x, np.full(len(x), radius)), reach)
+        inside = metric.paired_distance(x, y) <= radius
+        assert inside.any()
+        assert (np.linalg.norm(gap, axis=1) <= reach * (1 + 1e-12))[inside].all()
 
 
 def test_reach_of_the_sphere_and_of_hyperbolic_space_is_tight():
@@ -516,8 +495,8 @@ def _exponential(manifold, rho, direction):
     ],
     ids=str,
 )
-@pytest.mark.parametrize(("s", "t"), [(0.06, 0.11), (0.1, 0.3)])
-def test_mass_and_semigroup_hold(manifold, extent, s, t):
+def test_mass_and_semigroup_hold(manifold, extent):
+    s, t = 0.06, 0.11
     nodes, weights = _polar_quadrature(manifold, extent)
     pole = np.eye(manifold.dim)[:1]
     x = _exponential(manifold, np.zeros(1), pole)
@@ -602,158 +581,17 @@ def test_flat_torus_of_many_dimensions_neither_overflows_nor_cancels():
 # Errors
 
 
-BAD_PARAMETERS = [
-    (lambda: Sphere(dim=0), ValueError, "`dim` must be an integer in [1, inf). Got 0."),
-    (lambda: Sphere(dim=2.0), TypeError, "`dim` must be an integer in [1, inf). Got 2.0."),
-    (lambda: Sphere(radius=0.0), ValueError, "`radius` must be a number in (0, inf). Got 0.0."),
-    (lambda: FlatTorus(dim=True), TypeError, "`dim` must be an integer in [1, inf). Got True."),
-    (lambda: FlatTorus(side=-1.0), ValueError, "`side` must be a number in (0, inf). Got -1.0."),
-    (lambda: HyperbolicSpace(dim=1), ValueError, "`dim` must be an integer in [2, inf). Got 1."),
-    (lambda: EuclideanSpace(dim=0), ValueError, "`dim` must be an integer in [1, 100]. Got 0."),
-    (lambda: ProductSpace(Sphere()), ValueError, "`factors` must be at least two spaces. Got 1."),
-    (lambda: ProductSpace(Sphere(), 3), TypeError, "`factors` must be manifolds. Got 3."),
-    (
-        lambda: Rotations().rows([[0.0, 0.0, 0.0, 0.0]]),
-        ValueError,
-        "`rotations` must be quaternions that are not zero. Got zeros at index 0.",
-    ),
-    (
-        lambda: Rotations().check([[1.0] * 9]),
-        ValueError,
-        "`points` must be points of Rotations(): the nine entries of a rotation matrix. "
-        "Got [1. 1. 1. 1. 1. 1. 1. 1. 1.] at index 0.",
-    ),
-    (lambda: EuclideanSpace(radius=0.0), ValueError, "`radius` must be a number in (0, inf). Got 0.0."),
-    (lambda: HyperbolicSpace(radius=21.0), ValueError, "`radius` must be a number in (0, 20]. Got 21.0."),
-    (lambda: HyperbolicSpace(dim=51, radius=5.0), ValueError, "`radius` must be a number in (0, 4]. Got 5.0."),
-    (lambda: Ellipsoid(axes=(1.0, 2.0)), ValueError, "`axes` must be a vector of shape (3,). Got shape (2,)."),
-    (
-        lambda: Ellipsoid(axes=(1.0, 0.0, 2.0)),
-        ValueError,
-        "`axes` must be a vector with entries in (0, inf). Got 0.0 at index 1.",
-    ),
-    (lambda: Torus(minor=1.0), ValueError, "`minor` must be a number in (0, 1). Got 1.0."),
-    (lambda: Torus(major=-1.0), ValueError, "`major` must be a number in (0, inf). Got -1.0."),
-    (lambda: MobiusStrip(half_width=1.0), ValueError, "`half_width` must be a number in (0, 1). Got 1.0."),
-    (lambda: MobiusStrip(radius="1"), TypeError, "`radius` must be a number in (0, inf). Got '1'."),
-]
-
-
-@pytest.mark.parametrize(("make", "kind", "text"), BAD_PARAMETERS, ids=[text for _, _, text in BAD_PARAMETERS])
-def test_bad_parameters_are_named(make, kind, text):
-    with pytest.raises(kind, match=f"^{re.escape(text)}$"):
-        make()
-
-
-@pytest.mark.parametrize("method", ["grid", "grid_weights", "sample"])
-def test_bad_numbers_of_points_are_named(manifold, method):
-    with pytest.raises(ValueError, match=re.escape("`n` must be an integer in [1, inf). Got 0.")):
-        getattr(manifold, method)(0)
-    with pytest.raises(TypeError, match=re.escape("`n` must be an integer in [1, inf). Got 10.0.")):
-        getattr(manifold, method)(10.0)
-
-
-OFF = [
-    (
-        Sphere(),
-        [[0, 0, 1.0], [0, 0, 1.1]],
-        "points of Sphere(dim=2, radius=1.0): |x| = radius. Got [0.  0.  1.1] at index 1.",
-    ),
-    (
-        Ellipsoid(),
-        [[1.1, 0, 0]],
-        "points of Ellipsoid(axes=(1.0, 1.3, 0.7)): (x/a)^2 + (y/b)^2 + (z/c)^2 = 1. Got [1.1 0.  0. ] at index 0.",
-    ),
-    (
-        Torus(),
-        [[1.0, 0, 0]],
-        "points of Torus(major=1.0, minor=0.4): "
-        "(hypot(x, y) - major)^2 + z^2 = minor^2. Got [1. 0. 0.] at index 0.",
-    ),
-    (
-        MobiusStrip(),
-        [[1.3, 0, 0]],
-        "points of MobiusStrip(radius=1.0, half_width=0.25): "
-        "on the band of that half_width. Got [1.3 0.  0. ] at index 0.",
-    ),
-    (
-        MobiusStrip(),
-        [[1.0, 0, 0.1]],
-        "points of MobiusStrip(radius=1.0, half_width=0.25): "
-        "on the band of that half_width. Got [1.  0.  0.1] at index 0.",
-    ),
-    (
-        HyperbolicSpace(dim=2),
-        [[0.6, 0.8]],
-        "points of HyperbolicSpace(dim=2, radius=2.0): |x| < 1. Got [0.6 0.8] at index 0.",
-    ),
-]
-
-
-@pytest.mark.parametrize(("manifold", "points", "text"), OFF, ids=str)
-def test_points_off_the_manifold_are_named(manifold, points, text):
-    with pytest.raises(ValueError, match=f"^{re.escape('`X` must be ' + text)}$"):
-        manifold.check(points, "X")
-    if not isinstance(manifold, HyperbolicSpace):
-        float32 = manifold.grid(50).astype(np.float32)
-        assert len(manifold.check(float32)) == len(float32)  # single precision is near enough
-
-
-def test_wrong_shapes_and_values_are_named(metric):
-    good, columns = metric.grid(2), metric.ambient_dim
-    text = f"`Y` must be an array of shape (n, {columns}). Got shape (2, {columns + 1})."
-    with pytest.raises(ValueError, match=re.escape(text)):
-        metric.distance(good, np.zeros((2, columns + 1)))
-    text = f"`X` must be an array of shape (..., {columns}). Got shape ()."
-    with pytest.raises(ValueError, match=re.escape(text)):
-        metric.paired_distance(1.0, good)
-    with pytest.raises(ValueError, match=re.escape("`X` must be finite, without NaN or inf. Got nan at index")):
-        metric.distance(np.full((1, columns), np.nan), good)
-    with pytest.raises(
-        ValueError, match=re.escape("`r` must be a vector with entries in [0, inf). Got -1.0 at index 0.")
-    ):
-        metric.reach(good, -1.0)
-    with pytest.raises(
-        ValueError, match=re.escape(f"`r` must be a vector of shape ({len(good)},). Got shape (7,).")
-    ):
-        metric.reach(good, np.ones(7))
-
-
-@pytest.mark.parametrize(
-    ("t", "kind"), [(0.0, ValueError), (-1.0, ValueError), (np.nan, ValueError), ("1", TypeError)]
-)
-def test_bad_times_are_named(manifold, t, kind):
-    with pytest.raises(kind, match=re.escape(f"`t` must be a number in [1e-100, 1e+100]. Got {t!r}.")):
-        manifold.heat_kernel(manifold.grid(2), manifold.grid(2), t)
-
-
-def test_times_too_short_for_the_series_are_named():
-    sphere = Sphere(dim=4)
-    text = "`t / radius^2` must be a number in [1e-06, inf). Got 1e-07."
-    with pytest.raises(ValueError, match=re.escape(text)):
-        sphere.heat_kernel(sphere.grid(2), sphere.grid(2), 1e-7)
-
-
-@pytest.mark.parametrize("surface", SURFACES, ids=str)
-def test_unknown_closed_forms_say_what_to_use(surface):
-    points, name = surface.grid(10), type(surface).__name__
-    text = f"{name} has no closed-form geodesic distance; use Graph.shortest_paths on a knn_graph of its points."
-    for method in (surface.distance, surface.paired_distance):
-        with pytest.raises(NotImplementedError, match=f"^{re.escape(text)}$"):
-            method(points, points)
-    text = f"{name} has no closed-form heat kernel; use a heat_graph of its points."
-    with pytest.raises(NotImplementedError, match=f"^{re.escape(text)}$"):
-        surface.heat_kernel(points, points, 0.1)
-
-
-def test_heat_kernels_of_spheres_beyond_a_hundred_dimensions_are_refused():
-    sphere = Sphere(dim=101)
-    with pytest.raises(NotImplementedError, match="Sphere has no closed-form heat kernel for dim > 100"):
-        sphere.heat_kernel(sphere.grid(2), sphere.grid(2), 1.0)
-    assert np.isfinite(Sphere(dim=100).heat_kernel(Sphere(dim=100).grid(2), Sphere(dim=100).grid(2), 0.01)).all()
-
-
 # The interface
+
+
+def test_what_has_no_closed_form_is_not_made_up():
+    for space, t in ((Sphere(dim=4), 1e-7), (Sphere(dim=101), 1.0), *((surface, 0.1) for surface in SURFACES)):
+        with pytest.raises((ValueError, NotImplementedError)):
+            space.heat_kernel(space.grid(2), space.grid(2), t)
+    for surface in SURFACES:
+        with pytest.raises(NotImplementedError):
+            surface.distance(surface.grid(2), surface.grid(2))
+    assert np.isfinite(Sphere(dim=100).heat_kernel(Sphere(dim=100).grid(2), Sphere(dim=100).grid(2), 0.01)).all()
 
 
 def test_manifolds_are_frozen_values(manifold):
@@ -763,24 +601,10 @@ def test_manifolds_are_frozen_values(manifold):
         manifold.dim = 3
 
 
-def test_parameters_become_plain_numbers():
-    assert repr(Sphere(dim=np.int64(2), radius=np.float32(1))) == "Sphere(dim=2, radius=1.0)"
-    assert Ellipsoid(axes=np.array([1, 2, 3])).axes == (1.0, 2.0, 3.0)
-
-
 def test_boundaries_and_boxes_are_declared():
     bounded = AbstractBall | MobiusStrip | ProductSpace  # both products have a ball among their factors
     assert [m for m in ALL if m.has_boundary] == [m for m in ALL if isinstance(m, bounded)]
     assert not ProductSpace(Sphere(), Sphere()).has_boundary
     mixed = (1.0, 0.0, 0.0, 0.0, 0.0)  # only the first coordinate is periodic
-    assert [m.box for m in ALL if m.box is not None] == [(2.0,), (1.0, 1.0), (0.5, 0.5, 0.5), mixed]
+    assert [m.box for m in ALL if m.box is not None] == [(1.0, 1.0), (0.5, 0.5, 0.5), mixed]
     assert all(m.dim == 2 and m.ambient_dim == 3 for m in SURFACES)
-
-
-def test_all_names_every_manifold():
-    public = [
-        name
-        for name, item in vars(manifolds).items()
-        if isinstance(item, type) and issubclass(item, AbstractManifold)
-    ]
-    assert manifolds.__all__ == sorted(public)

@@ -77,28 +77,25 @@ def radial(request):
     return request.param
 
 
-@pytest.mark.parametrize(("dim", "angle", "t", "value"), SPHERE_VALUES)
-def test_sphere_kernel_equals_the_multiprecision_series(dim, angle, t, value):
-    computed = _heat_series.sphere_kernel(np.array([angle]), t, dim)[0]
-    assert computed == pytest.approx(value, rel=1e-12)
+def test_kernels_equal_the_multiprecision_values():
+    for dim, angle, t, value in SPHERE_VALUES:
+        found = _heat_series.sphere_kernel(np.array([angle]), t, dim)[0]
+        assert found == pytest.approx(value, rel=1e-12), (dim, angle, t)
+    for distance, t, value in HYPERBOLIC_PLANE_VALUES:
+        found = _heat_series.hyperbolic_two_kernel(np.array([distance]), t)[0]
+        assert found == pytest.approx(value, rel=1e-12), (distance, t)
 
 
-@pytest.mark.parametrize(("distance", "t", "value"), HYPERBOLIC_PLANE_VALUES)
-def test_hyperbolic_plane_kernel_equals_mckeans_integral(distance, t, value):
-    computed = _heat_series.hyperbolic_two_kernel(np.array([distance]), t)[0]
-    assert computed == pytest.approx(value, rel=1e-12)
-
-
-@pytest.mark.parametrize("t", [0.01, 0.2, 0.26, 1.0, 5.0])
-def test_heat_is_neither_lost_nor_made(radial, t):
+def test_heat_is_neither_lost_nor_made(radial):
     dim, kernel, sine, extent = radial
-    r = 0.5 * extent(t) * (NODES + 1.0)
     shell = 2 * np.pi ** (dim / 2) / gamma(dim / 2)  # volume of S^(dim-1)
-    mass = 0.5 * extent(t) * shell * WEIGHTS @ (kernel(r, t) * sine(r) ** (dim - 1))
-    assert mass == pytest.approx(1.0, abs=1e-10)
+    for t in (0.01, 0.2, 0.26, 1.0, 5.0):
+        r = 0.5 * extent(t) * (NODES + 1.0)
+        mass = 0.5 * extent(t) * shell * WEIGHTS @ (kernel(r, t) * sine(r) ** (dim - 1))
+        assert mass == pytest.approx(1.0, abs=1e-10), t
 
 
-@pytest.mark.parametrize("t", [0.05, 0.2, 0.5, 2.0])
+@pytest.mark.parametrize("t", [0.05, 2.0])
 def test_heat_equation_holds(radial, t):
     """d/dt K = K'' + (dim - 1) (sin'/sin) K', by central differences of fourth order (error about 1e-8)."""
     dim, kernel, sine, _ = radial
@@ -129,31 +126,14 @@ def test_both_theta_series_of_the_circle_agree_at_the_switch():
     np.testing.assert_allclose(below, above, rtol=0, atol=1e-14)
 
 
-def test_midpoint_rules_have_converged(monkeypatch):
-    angle = np.concatenate(
-        [np.geomspace(1e-9, 1.0, 60), np.linspace(0.0, np.pi, 200), np.pi - np.geomspace(1e-9, 1, 60)]
-    )
-    distance = np.concatenate([np.geomspace(1e-9, 1.0, 60), np.linspace(0.0, 75.0, 300)])
-    times = np.geomspace(1e-12, 1e3, 25)
-    few = [
-        (_heat_series.sphere_kernel(angle, t, 2), _heat_series.hyperbolic_two_kernel(distance, t)) for t in times
-    ]
-    monkeypatch.setattr(_heat_series, "_SPHERE_NODES", 80)
-    monkeypatch.setattr(_heat_series, "_HYPERBOLIC_NODES", 200)
-    monkeypatch.setattr(_heat_series, "_HYPERBOLIC_STEP", 0.1)
-    for t, (sphere, plane) in zip(times, few, strict=True):
-        np.testing.assert_allclose(sphere, _heat_series.sphere_kernel(angle, t, 2), rtol=1e-12, atol=1e-290)
-        np.testing.assert_allclose(plane, _heat_series.hyperbolic_two_kernel(distance, t), rtol=1e-12, atol=1e-290)
-
-
-@pytest.mark.parametrize("t", [1e-100, 1e-30, 1e-12, 1e12, 1e100])
-def test_extreme_times_give_finite_nonnegative_values(radial, t):
+def test_extreme_times_give_finite_nonnegative_values(radial):
     dim, kernel, _, _ = radial
-    if dim > 3:
-        t = max(t, 1e-5)  # shorter times are refused by Sphere
-    value = kernel(np.array([0.0, 1e-15, 1e-6, 1.0, 3.0, np.pi]), t)
-    assert np.isfinite(value).all()
-    assert (value >= 0.0).all()
+    for t in (1e-100, 1e-12, 1e12, 1e100):
+        # Shorter times than 1e-5 are refused by spheres of more than three dimensions.
+        value = kernel(np.array([0.0, 1e-15, 1e-6, 1.0, 3.0, np.pi]), max(t, 1e-5) if dim > 3 else t)
+        assert np.isfinite(value).all()
+        assert (value >= 0.0).all()
+    assert kernel(np.zeros((0, 3)), 0.1).shape == (0, 3)
 
 
 def test_short_times_give_the_gaussian(radial):
@@ -163,7 +143,3 @@ def test_short_times_give_the_gaussian(radial):
     gaussian = (4 * np.pi * t) ** (-dim / 2) * np.exp(-(r**2) / (4 * t))
     # The first correction is of order (t + r^2) times the curvature, here below 36 t dim^2.
     np.testing.assert_allclose(kernel(r, t), gaussian, rtol=36 * t * dim**2)
-
-
-def test_an_empty_array_gives_an_empty_array(radial):
-    assert radial[1](np.zeros((0, 3)), 0.1).shape == (0, 3)
