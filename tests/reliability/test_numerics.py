@@ -3,12 +3,10 @@
 import functools
 import re
 import warnings
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
-from marks import quick_ones
 from oracles import relative_error, sphere_mesh
 from reliability.strategies import quietly
 
@@ -41,9 +39,7 @@ EPS = np.finfo(np.float64).eps
 EPS32 = np.finfo(np.float32).eps
 NODES = Sphere().grid(400)
 NEW = Sphere().sample(200, seed=1)
-TAUS = [1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4]
-QUICK_TAUS = [1e-3, 1.0, 1e4]
-LONG = [pytest.mark.slow]
+TAUS = [1e-3, 1.0, 1e4]
 
 
 def features(kernel=None, **settings):
@@ -143,67 +139,46 @@ def in_steps(tau):
     return [*kernels, PowerKernel(int(tau) // 2 * 2)] if tau >= 2 else kernels
 
 
-ALL_TAUS = [
-    pytest.param(tau, kernel, marks=[] if tau in QUICK_TAUS else LONG) for tau in TAUS for kernel in in_steps(tau)
-]
-
-
-@pytest.mark.parametrize(("tau", "kernel"), ALL_TAUS, ids=str)
-def test_kernels_of_a_thousandth_to_ten_thousand_steps_are_their_closed_form(tau, kernel):
+@pytest.mark.parametrize("tau", TAUS)
+def test_kernels_of_a_thousandth_to_ten_thousand_steps_are_their_closed_form(tau):
     graph = small_graph()[0]
-    top, slope = lipschitz(kernel)
-    exact = by_eigenpairs(kernel.spectral)
-    rounding = 40 * EPS * (top + slope)
-    assert np.abs(kernel.dense(graph) - exact).max() <= rounding
-    assert np.abs(kernel.apply(graph, np.eye(40)) - exact).max() <= 1e-10 * top + rounding
-    assert np.abs(kernel.matrix(graph, np.arange(40)) - exact).max() <= 1e-10 * top + rounding
+    for kernel in in_steps(tau):
+        top, slope = lipschitz(kernel)
+        exact = by_eigenpairs(kernel.spectral)
+        rounding = 40 * EPS * (top + slope)
+        assert np.abs(kernel.dense(graph) - exact).max() <= rounding, kernel
+        assert np.abs(kernel.apply(graph, np.eye(40)) - exact).max() <= 1e-10 * top + rounding, kernel
+        assert np.abs(kernel.matrix(graph, np.arange(40)) - exact).max() <= 1e-10 * top + rounding, kernel
 
 
-@pytest.mark.parametrize(("tau", "kernel"), ALL_TAUS, ids=str)
-def test_coefficients_of_up_to_ten_thousand_steps_neither_overflow_nor_vanish(tau, kernel):
+@pytest.mark.parametrize("tau", TAUS)
+def test_coefficients_of_up_to_ten_thousand_steps_neither_overflow_nor_vanish(tau):
     """Both series sum to h(1), up to what the truncation leaves out and the rounding of logarithms of about tau."""
-    for series in (kernel, kernel.root()):
-        n = series.truncation(1e-12)
-        alpha = series.coefficients(n)
-        assert np.isfinite(alpha).all()
-        total = float(series.spectral(np.array([1.0]))[0])
-        assert abs(alpha.sum() / total - 1) < 1e-12 + 100 * EPS * max(1.0, n)
-    assert (kernel.modulation(50) >= 0).all()
+    for kernel in in_steps(tau):
+        for series in (kernel, kernel.root()):
+            n = series.truncation(1e-12)
+            alpha = series.coefficients(n)
+            assert np.isfinite(alpha).all()
+            total = float(series.spectral(np.array([1.0]))[0])
+            assert abs(alpha.sum() / total - 1) < 1e-12 + 100 * EPS * max(1.0, n), series
+        assert (kernel.modulation(50) >= 0).all()
 
 
-@pytest.mark.parametrize(
-    ("tau", "kernel", "teacher"),
-    [
-        pytest.param(
-            *case.values, teacher, marks=LONG if case.values[0] == 1e4 and teacher != "dense" else case.marks
-        )
-        for case in ALL_TAUS
-        for teacher in ("dense", "sparse")  # which takes a hundred thousand lengths where tau is 1e4
-    ],
-    ids=str,
-)
-def test_exact_teachers_are_right_from_a_thousandth_to_ten_thousand_steps(tau, kernel, teacher):
+@pytest.mark.parametrize(("tau", "form"), [(1e-3, "sparse"), (1.0, "sparse"), (1.0, "dense"), (1e4, "dense")])
+def test_exact_teachers_are_right_from_a_thousandth_to_ten_thousand_steps(tau, form):
     graph = small_graph()[0]
-    top, slope = lipschitz(kernel.root())
-    found = compute_signatures(graph, kernel, [0, 7], teacher=Exact(1e-9, teacher))
-    rows = found.rows if teacher == "dense" else found.rows.toarray()
-    exact = by_eigenpairs(kernel.root().spectral)[[0, 7]]
-    assert np.abs(rows - exact).max() <= 1e-9 * top + 40 * EPS * (top + slope)
+    for kernel in in_steps(tau):
+        top, slope = lipschitz(kernel.root())
+        found = compute_signatures(graph, kernel, [0, 7], teacher=Exact(1e-9, form)).rows
+        exact = by_eigenpairs(kernel.root().spectral)[[0, 7]]
+        rows = found if form == "dense" else found.toarray()
+        assert np.abs(rows - exact).max() <= 1e-9 * top + 40 * EPS * (top + slope), kernel
 
 
 WEIGHTED = Walks(200, survival="matched", transitions="weighted")
 
 
-@pytest.mark.parametrize(
-    ("teacher", "tau"),
-    [
-        (WEIGHTED, 100.0),
-        (Counts(200), 100.0),
-        *(pytest.param(WEIGHTED, tau, marks=LONG) for tau in (1e-3, 1.0)),
-        *(pytest.param(Counts(200), tau, marks=LONG) for tau in (1e-3, 1.0, 1e4)),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("teacher", "tau"), [(WEIGHTED, 100.0), (Counts(200), 1.0)], ids=str)
 def test_random_teachers_are_unbiased_from_a_thousandth_to_ten_thousand_steps(teacher, tau):
     """The mean over seeds of a projection of a row; 4.5 standard errors: a false alarm in 150,000 tests."""
     graph = small_graph()[0]
@@ -258,35 +233,28 @@ SPACES = {
     "H^3": HyperbolicSpace(3),
     "R^3": EuclideanSpace(3),
 }
-TIMES = [1e-100, 1e-30, 1e-12, 1e-6, 1e-3]
 
 
-@pytest.mark.parametrize("t", TIMES)
 @pytest.mark.parametrize("name", SPACES)
-def test_exact_heat_kernels_at_short_times_are_gaussians_in_the_log_domain(name, t):
+def test_exact_heat_kernels_at_short_times_are_gaussians_in_the_log_domain(name):
     """Within some widths the kernel is (4 pi t)^(-d/2) e^(-r^2/4t) (1 + O(r^2 + t)); far away it is zero."""
     space = SPACES[name]
     x = space.grid(50)[7:8]
     near = space.sample(40, seed=0)
-    found = space.heat_kernel(x, np.vstack([x, near]), t)[0]
-    assert np.isfinite(found).all()
-    assert (found >= 0).all()
-    peak = (4 * np.pi * t) ** (-space.dim / 2)
-    assert found[0] == pytest.approx(peak, rel=space.dim * t + 1e-10)
     r = space.distance(x, near)[0]
-    expected = -(r**2) / (4 * t)  # logarithm over the peak
-    tiny = expected + np.log(peak) < -750  # beneath the smallest float
-    assert (found[1:][tiny] == 0).all()
-    seen = (expected + np.log(peak) > -600) & (r < 0.5)
-    np.testing.assert_allclose(np.log(found[1:][seen] / peak), expected[seen], rtol=0.05, atol=0.3)
-
-
-@pytest.mark.parametrize("t", [50.0, 1e6, 1e100])
-@pytest.mark.parametrize("name", [name for name in SPACES if name[0] in "ST"])
-def test_exact_heat_kernels_at_long_times_are_constant(name, t):
-    space = SPACES[name]
-    x = space.sample(30, seed=0)
-    np.testing.assert_allclose(space.heat_kernel(x, x, t), 1 / space.volume, rtol=1e-12)
+    for t in (1e-100, 1e-12, 1e-6, 1e-3):
+        found = space.heat_kernel(x, np.vstack([x, near]), t)[0]
+        assert np.isfinite(found).all()
+        assert (found >= 0).all()
+        peak = (4 * np.pi * t) ** (-space.dim / 2)
+        assert found[0] == pytest.approx(peak, rel=space.dim * t + 1e-10)
+        expected = -(r**2) / (4 * t)  # logarithm over the peak
+        tiny = expected + np.log(peak) < -750  # beneath the smallest float
+        assert (found[1:][tiny] == 0).all()
+        seen = (expected + np.log(peak) > -600) & (r < 0.5)
+        np.testing.assert_allclose(np.log(found[1:][seen] / peak), expected[seen], rtol=0.05, atol=0.3)
+    for t in (50.0, 1e100) if name[0] in "ST" else ():
+        np.testing.assert_allclose(space.heat_kernel(x, near, t), 1 / space.volume, rtol=1e-12)
 
 
 # What is fitted, and its volume; unknown to clouds.
@@ -310,13 +278,12 @@ def points_of(name):
     return (FlatTorus() if name == "flat torus" else Sphere()).sample(50, seed=4)
 
 
-@pytest.mark.parametrize("t", quick_ones([1e-100, 1e-30], 1e-100))
-@pytest.mark.parametrize("name", ["sphere", "even cloud", "random cloud"])
-def test_heat_times_too_short_for_any_nodes_are_called_poor(name, t):
+@pytest.mark.parametrize("name", ["sphere", "random cloud"])
+def test_heat_times_too_short_for_any_nodes_are_called_poor(name):
     """No affordable number of nodes is as close as these kernels are wide."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        outcome = fitted_at(name, t)
+        outcome = fitted_at(name, 1e-100)
         rows = outcome.transform(points_of(name))
         assert np.isfinite(rows).all()
         assert (rows >= 0).all()
@@ -324,40 +291,34 @@ def test_heat_times_too_short_for_any_nodes_are_called_poor(name, t):
     assert {"GraphWarning"} <= {warning.category.__name__ for warning in caught}  # nodes without neighbours
 
 
-@pytest.mark.parametrize(("t", "left"), [pytest.param(3.0, 0.01, marks=LONG), (20.0, 2e-4)])
 @pytest.mark.parametrize("name", FITTED)
-@pytest.mark.filterwarnings("ignore:The kernel is nearly constant")  # at t = 3 only some say so
-def test_long_heat_times_give_the_constant_kernel(name, t, left):
-    """The first eigenfunctions of the sphere are left with 3 e^(-2t) of the constant, at most; .0075 at t = 3."""
-    with pytest.warns(FeatureWarning, match="nearly constant") if t > 3 else nullcontext():
-        model = fitted_at(name, t)
+def test_long_heat_times_give_the_constant_kernel(name):
+    """The first eigenfunctions of the sphere are left with 3 e^(-2t) of the constant, at most."""
+    with pytest.warns(FeatureWarning, match="nearly constant"):
+        model = fitted_at(name, 20.0)
     found = model.kernel_matrix(points_of(name)) * FITTED[name][1]
-    np.testing.assert_allclose(found, found.mean(), rtol=left)
+    np.testing.assert_allclose(found, found.mean(), rtol=2e-4)
     assert found.mean() == pytest.approx(1.0, abs=0.015)  # the volume of a cloud of 300 points is estimated
 
 
-@pytest.mark.parametrize("t", [1e9, 1e300])
 @pytest.mark.parametrize("name", FITTED)
-def test_heat_times_beyond_any_use_are_refused_with_the_longest(name, t):
-    outcome = str(fitted_at(name, t))
-    assert re.search(r"`t` must be at most [\d.]+ here \(heat is spread evenly long before\)", outcome), outcome
+def test_heat_times_beyond_any_use_are_refused_with_the_longest(name):
+    for t in (1e9, 1e300):
+        assert re.search(r"`t` must be at most [\d.]+ here", str(fitted_at(name, t)))
 
 
 # ------------------------------------------------------------------------------------------ Matern, nu and length
-MATERN = [(nu, scale) for nu in (0.1, 0.5, 1.5, 5.0, 20.0) for scale in (1e-2, 0.1, 1.0, 10.0, 100.0)]
+@pytest.mark.parametrize("nu", [0.1, 0.5, 5.0, 20.0])
+def test_matern_kernels_in_the_graph_clock_are_their_closed_form_over_a_wide_range(nu):
+    for scale in (1e-2, 1.0, 100.0):
+        kernel = MaternKernel(nu, scale)
+        top, slope = lipschitz(kernel)
+        exact = by_eigenpairs(lambda w, c=2 * nu / scale**2: (c + 1 - w) ** -nu)
+        found = kernel.apply(small_graph()[0], np.eye(40))
+        assert np.abs(found - exact).max() <= 1e-10 * top + 40 * EPS * (top + slope), scale
 
 
-@pytest.mark.parametrize(("nu", "scale"), MATERN)
-def test_matern_kernels_in_the_graph_clock_are_their_closed_form_over_a_wide_range(nu, scale):
-    kernel = MaternKernel(nu, scale)
-    top, slope = lipschitz(kernel)
-    exact = by_eigenpairs(lambda w: (2 * nu / scale**2 + 1 - w) ** -nu)
-    found = kernel.apply(small_graph()[0], np.eye(40))
-    assert np.abs(found - exact).max() <= 1e-10 * top + 40 * EPS * (top + slope)
-
-
-@pytest.mark.parametrize("nu", [0.5, 1.5, 4.0])
-@pytest.mark.parametrize("scale", quick_ones([1e-90, 1e-3, 0.3, 1.0, 5.0, 1e90], 1e-90, 0.3, 1e90))
+@pytest.mark.parametrize(("nu", "scale"), [(0.5, 1e-90), (1.5, 1e-90), (0.5, 0.3), (4.0, 0.3), (1.5, 1e90)])
 def test_matern_kernels_in_the_manifold_clock_are_finite_or_refused(nu, scale):
     options = HeatGraph(n_nodes=400)
 
@@ -386,21 +347,20 @@ def check_contract(model, X):
     np.testing.assert_array_equal(dense, quietly(model.transform, X))
 
 
-@pytest.mark.parametrize("n", quick_ones([2, 3, 4, 5, 10, 30, 100, 1000], 2, 3, 5, 30))
-@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize(("n", "dim"), [(2, 1), (3, 2), (5, 1), (5, 3), (30, 2), (200, 3)])
 def test_few_to_a_thousand_nodes_are_fitted(n, dim):
     X = Sphere(dim).sample(n, seed=n)
     check_contract(quietly(features().fit, X), X[:50])
 
 
-@pytest.mark.parametrize("n", quick_ones([2, 3, 5, 10, 100, 1000], 2, 5, 100))
-@pytest.mark.parametrize("kernel", [DiffusionKernel(20.0), MaternKernel(1.5, 3.0)], ids=str)
-def test_few_to_a_thousand_nodes_carry_kernels_in_steps(n, kernel):
+@pytest.mark.parametrize("n", [2, 5, 100])
+def test_few_nodes_carry_kernels_in_steps(n):
     X = Sphere().sample(n, seed=n)
-    check_contract(quietly(features(kernel).fit, X), X[:50])
+    for kernel in (DiffusionKernel(20.0), MaternKernel(1.5, 3.0)):
+        check_contract(quietly(features(kernel).fit, X), X[:50])
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 10, 100, 1000, 10_000])
+@pytest.mark.parametrize("n", [2, 10_000])
 @pytest.mark.parametrize("teacher", [Exact(form="dense"), Exact(form="sparse"), Walks(50), Counts(50)], ids=str)
 def test_signatures_of_two_to_ten_thousand_nodes(n, teacher):
     graph = quietly(knn_graph, Sphere().sample(n, seed=0), n_neighbors=min(8, n - 1))
@@ -414,17 +374,10 @@ def test_signatures_of_two_to_ten_thousand_nodes(n, teacher):
         assert (np.linalg.norm(dense, axis=1) <= 1 + 1e-8).all()
 
 
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_heat_graphs_of_a_handful_of_points_conserve_heat(n):
-    graph = quietly(heat_graph, Sphere().grid(n), 0.5, dim=2)
-    np.testing.assert_allclose(graph.operator @ np.sqrt(graph.weights), np.sqrt(graph.weights), rtol=1e-9)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [100_000, 1_000_000])
-def test_a_hundred_thousand_and_a_million_nodes_are_fitted(n):
+def test_a_million_nodes_are_fitted():
+    n = 1_000_000
     X = Sphere().sample(n, seed=0)
-    t = 2e-3 if n == 100_000 else 2e-4
     model = quietly(features(HeatKernel(0.02), sparse_output=True).fit, X)
     check_contract_sparse(model, NEW)
     assert relative_error(model.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, 0.02)) < 0.02
@@ -433,7 +386,7 @@ def test_a_hundred_thousand_and_a_million_nodes_are_fitted(n):
     assert rows.shape == (2, n)
     assert np.isfinite(rows.data).all()
     assert (rows.data >= 0).all()
-    heat = quietly(heat_graph, X, t, dim=2)
+    heat = quietly(heat_graph, X, 2e-4, dim=2)
     assert heat.weights.sum() == pytest.approx(4 * np.pi, rel=0.01)
     root = np.sqrt(heat.weights)
     np.testing.assert_allclose(heat.operator @ root, root, rtol=1e-9)
@@ -447,19 +400,16 @@ def check_contract_sparse(model, X):
 
 
 # ----------------------------------------------------------------------------------------------------- other units
-SCALES = quick_ones([1e-30, 1e-8, 1e8, 1e30], 1e-30)
-
-
 def in_unit(kind, s):
     """Features of one cloud, or mesh, with coordinates times s and heat times times s^2."""
     points = s * (Sphere().sample(300, seed=2) if kind == "random cloud" else Sphere().grid(300))
     space = TriangleMesh(points, sphere_mesh(300).faces) if kind == "mesh" else points
     kernel = DiffusionKernel(20.0) if kind == "steps" else HeatKernel(0.1 * s * s)
-    options = None if kind == "mesh" else HeatGraph(dim=2)
+    options = HeatGraph(n_nodes=300) if kind == "mesh" else HeatGraph(dim=2)
     return quietly(features(kernel, n_features="all", graph=options).fit, space)
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", [1e-30])
 @pytest.mark.parametrize("kind", ["even cloud", "random cloud", "mesh", "steps"])
 def test_scaled_coordinates_give_scaled_features(kind, scale):
     """K(s x, s y; s^2 t) = s^-d K(x, y; t): features times s^(d/2) are the same, to rounding of the coordinates.
@@ -476,16 +426,16 @@ def test_scaled_coordinates_give_scaled_features(kind, scale):
     assert float(other.error_) == pytest.approx(float(one.error_), rel=1e-6)
 
 
-@pytest.mark.parametrize("scale", quick_ones([1e-30, 1e30], 1e30))
-@pytest.mark.parametrize("kind", ["even cloud", "mesh", "steps"])
-def test_a_model_in_any_unit_is_loaded_again(tmp_path, kind, scale):
+@pytest.mark.parametrize("kind", ["even cloud", "mesh"])
+def test_a_model_in_any_unit_is_loaded_again(tmp_path, kind):
     """Volumes are then far larger than coordinates may be."""
+    scale = 1e30
     model = in_unit(kind, scale)
     again = load(quietly(model.save, tmp_path / "model"))
     np.testing.assert_array_equal(quietly(again.transform, NEW * scale), quietly(model.transform, NEW * scale))
 
 
-@pytest.mark.parametrize("power", quick_ones([-100, -31, 40, 100], -31, 100))
+@pytest.mark.parametrize("power", [-31, 100])
 def test_coordinates_times_a_power_of_two_choose_the_same_anchors(power):
     """No rounding at all: ties between nodes of an even grid are broken in the same way."""
     points, scale = Sphere().grid(300), 2.0**power
