@@ -157,28 +157,6 @@ def test_heads_learn_their_times(family):
     assert [head.t.item() for head in module.head_times] == pytest.approx(true, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("act", "words"),
-    [
-        (lambda f: DifferentiableFeatures(f, 3.0), "`t` must be in the range"),
-        (lambda f: DifferentiableFeatures(f, -1.0), "`kernel` must be"),
-        (lambda f: DifferentiableFeatures(f, 0.2, variance=0.0), "`variance` must be"),
-        (lambda f: DifferentiableFeatures(f.at(0.2), 0.3), "fitted with `times`"),
-        (lambda _: DifferentiableFeatures(Sphere()), "fitted ManifoldRandomFeatures"),
-        (lambda f: DifferentiableFeatures(f, 0.2).nu, "has no `nu`"),
-        (lambda f: DifferentiableFeatures(f, MATERN).t, "has no `t`"),
-        (lambda f: DifferentiableFeatures(f, 0.2)(torch.ones(2, 4)), r"shape \(\.\.\., 3\)"),
-        (lambda f: DifferentiableFeatures(f, 0.2)(torch.ones(2, 3, dtype=torch.int64)), "dense tensor of"),
-        (lambda f: DifferentiableFeatures(f, 0.2)(np.ones((2, 3))), "dense tensor of"),
-        (lambda f: DifferentiableFeatures(f, 0.2)(torch.ones(2, 3, device="meta")), "on the device of the module"),
-        (lambda f: ManifoldAttention(f.at(0.2), 4, trainable_times=True), "one fit with `times`"),
-    ],
-)
-def test_wrong_arguments_are_named(family, act, words):
-    with pytest.raises((ValueError, TypeError), match=words):
-        act(family)
-
-
 def test_matern_kernels_that_leave_the_range_are_reported_once(family, points):
     module = DifferentiableFeatures(family, MATERN)
     with torch.no_grad():

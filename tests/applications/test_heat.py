@@ -137,27 +137,6 @@ def test_parts_without_a_known_value_are_empty_with_a_warning():
         assert smooth(two, field, t=0.05)[2000] == 3.0
 
 
-BAD = [
-    ({"fwhm": 0.0}, "`fwhm` must be above 0"),
-    ({"fwhm": "1"}, "`fwhm` must be a number"),
-    ({"t": -1.0}, "`t` must be a number"),
-    ({}, "`fwhm` must be given, or `t`"),
-    ({"fwhm": 1.0, "t": 1.0}, "`fwhm` must be given, or `t`"),
-    ({"t": 1.0, "field": np.ones(5)}, r"`field` must be an array of shape \(1000,\)"),
-    ({"t": 1.0, "known": np.ones(5, bool)}, "`known` must be a mask of shape"),
-    ({"t": 1.0, "field": np.full(1000, np.inf)}, r"`field\[known\]` must be finite"),
-    ({"t": 1e9}, "`t` must be at most 40"),
-    ({"fwhm": 1e3}, "`fwhm` must be at most 21.1"),
-]
-
-
-@pytest.mark.parametrize(("options", "text"), BAD)
-def test_bad_input_is_named(options, text):
-    given = {"field": FIELD} | options
-    with pytest.raises((ValueError, TypeError), match=text):
-        smooth(SPHERE, given.pop("field"), **given)
-
-
 # ------------------------------------------------------------------------------------------------ distances
 def test_edge_paths_are_those_of_the_graph():
     graph = knn_graph(SPHERE.vertices)

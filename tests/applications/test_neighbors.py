@@ -112,22 +112,6 @@ def test_tiny_values_of_the_kernel_can_be_weighed():
     assert np.array_equal(tiny.predict(QUERIES), fitted("balanced").predict(QUERIES))
 
 
-BAD = [
-    ({"ranking": "nearest"}, {}, "`ranking` must be one of"),
-    ({"n_neighbors": 0}, {}, "`n_neighbors` must be an integer in"),
-    ({"n_neighbors": 31}, {}, "`n_neighbors` must be an integer in"),
-    ({"ranking": "share"}, {"cloud": CLOUD[:, :3]}, "expecting 6 features"),
-    ({"ranking": "share"}, {"cloud": 0 * CLOUD}, "`cloud` must be points within reach of the labelled ones"),
-    ({"ranking": "share"}, {"cloud": np.full((3, 6), np.nan)}, "`cloud` must be finite, without NaN or inf"),
-]
-
-
-@pytest.mark.parametrize(("options", "data", "text"), BAD, ids=lambda value: str(value)[:30])
-def test_bad_values_are_named(options, data, text):
-    with pytest.raises(ValueError, match=text):
-        KernelNeighborsClassifier(**options).fit(LABELLED, LABELS, **data)
-
-
 @parametrize_with_checks([KernelNeighborsClassifier(), KernelNeighborsClassifier(ranking="euclidean")])
 def test_scikit_learn_contract(estimator, check):
     with warnings.catch_warnings():

@@ -460,24 +460,6 @@ def test_ridge_takes_any_transformer():
 
 
 # ------------------------------------------------------------------------------------------------------- bad input
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"noise_variance": 0.0}, "`noise_variance` must be a number in"),
-        ({"variance": -1.0}, "`variance` must be a number in"),
-        ({"optimize": "yes"}, "`optimize` must be True or False"),
-        ({"n_features": 0}, "`n_features` must be an integer"),
-        ({"kernel": CosineKernel()}, "`kernel` must be one with nonnegative features"),
-        ({"space": NODES[:, :2]}, r"`X` must be points of shape \(n, 2\)"),
-        ({"space": None, "kernel": None, "n_features": 0}, "`n_features` must be an integer"),
-    ],
-)
-def test_bad_settings_of_a_process_are_named(settings, match):
-    model = ManifoldGaussianProcess(**{"kernel": HeatKernel(T), "space": GRAPH} | settings)
-    with pytest.raises((TypeError, ValueError), match=match):
-        model.fit(X, Y)
-
-
 def test_bad_calls_are_named(fitted):
     with pytest.raises(ValueError, match="`return_std` must be False"):
         fitted.predict(NODES, return_std=True, return_cov=True)
@@ -517,9 +499,3 @@ def test_labels_off_the_space_are_left_out_of_the_fit():
         np.testing.assert_allclose(other.predict(NODES), clean.predict(NODES), rtol=1e-9, atol=1e-9)
         with pytest.raises(ValueError, match=r"`X` must be on the space.*2 of 3 points off it"):
             model.fit([X[0], wild, wild], [1.0, 2.0, 3.0])
-
-
-def test_a_summary_is_the_table_of_notebooks_as_text(fitted):
-    assert f"{fitted.noise_variance_:.4g}" in fitted.summary()
-    assert "best kernel" in fitted._repr_html_()
-    assert "leave-one-out error" in ManifoldRidge(space=NODES, random_state=0).fit(X, Y).summary()

@@ -150,9 +150,3 @@ def test_notebooks_show_what_was_fitted_and_compute_nothing(model, monkeypatch):
         expected += [", ".join(f"{part:.4g}" for part in np.ravel(model.noise_variance_))]
     assert [text for text in expected if text not in shown] == []
     assert "sk-container" in clone(model)._repr_html_()  # scikit-learn's own, before the fit
-
-
-def test_notebooks_show_errors_of_cross_validation():
-    chosen = fitted("biharmonic")
-    error = min(row["error"] for row in chosen.cv_ if row["method"] == chosen.method_ and row["folds"] == 5)
-    assert f">{error:.2g} (1 - cosine)</td>" in chosen._repr_html_()

@@ -1,7 +1,5 @@
 """The heat kernel as a kernel of scikit-learn; the first checks are those of scikit-learn's own kernel tests."""
 
-import pickle
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -11,7 +9,6 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from manifoldrf import FarQueryWarning, ManifoldRandomFeatures, ManifoldScaleKernel, Sphere
-from manifoldrf.features.times import PreparedPoints
 
 BORDERS = (0.1, 0.2)  # of octaves of the range (0.05, 0.4)
 TIMES = (0.05, 0.1, 0.106, 0.15, 0.4)
@@ -100,21 +97,6 @@ def test_the_kernel_has_a_continuous_gradient(features, points):
         assert_allclose(near[0][1], near[1][1], atol=1e-5)  # the second derivative, below 100, times the distance
 
 
-def test_features_of_training_points_are_evaluated_once(features, points, monkeypatch):
-    made, plain = [], PreparedPoints.blocks
-
-    def blocks(self, number):
-        made.append(number not in self._blocks)  # all of its tables
-        return plain(self, number)
-
-    monkeypatch.setattr(PreparedPoints, "blocks", blocks)
-    kernel = 2.0 * ManifoldScaleKernel(features, 0.12)
-    for t in np.geomspace(0.12, 0.19, 10):
-        kernel.clone_with_theta(np.log([2.0, t]))(points, eval_gradient=True)
-    assert sum(made) == 1
-    assert_array_equal(pickle.loads(pickle.dumps(kernel))(points), kernel(points))
-
-
 def fisher_deviation(kernel, points):
     """Standard deviation of the estimate of log t, with all hyperparameters unknown."""
     matrix, gradient = kernel(points, eval_gradient=True)
@@ -141,26 +123,6 @@ def test_a_process_regressor_finds_the_time_of_a_sample(features):
 def test_classifiers_use_the_kernel(features, points):
     model = GaussianProcessClassifier(ManifoldScaleKernel(features, 0.4, "fixed")).fit(points, points[:, 2] > 0)
     assert model.score(points, points[:, 2] > 0) > 0.95
-
-
-@pytest.mark.parametrize(
-    ("act", "words"),
-    [
-        (lambda f: ManifoldScaleKernel(f.at(0.1)).theta, "need a fit with a range"),
-        (lambda f: ManifoldScaleKernel(clone(f))(np.eye(3)), "not fitted"),
-        (lambda f: ManifoldScaleKernel(Sphere())(np.eye(3)), "`features` must be ManifoldRandomFeatures"),
-        (lambda f: ManifoldScaleKernel(f, 0.1, (0.01, 0.2)).theta, "`t_bounds` must be .* in the range"),
-        (lambda f: ManifoldScaleKernel(f, 0.1, "fxed").bounds, "`t_bounds` must be None, 'fixed' or two"),
-        (lambda f: ManifoldScaleKernel(f, 0.1, (0.2, 0.1)).bounds, "two rising times"),
-        (lambda f: ManifoldScaleKernel(f, 0.1, 3).bounds, "two rising times"),
-        (lambda f: ManifoldScaleKernel(f, 0.5)(np.eye(3)), "`t` must be in the range of this fit"),
-        (lambda f: ManifoldScaleKernel(f, float("nan"))(np.eye(3)), "Got nan"),
-        (lambda f: ManifoldScaleKernel(f)(np.eye(3), np.eye(3), eval_gradient=True), "False with Y"),
-    ],
-)
-def test_wrong_arguments_are_refused(features, act, words):
-    with pytest.raises((ValueError, TypeError), match=words):
-        act(features)
 
 
 def test_points_off_the_space_are_reported(features):

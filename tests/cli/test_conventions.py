@@ -1,6 +1,5 @@
 """What all commands share: help with examples, exit codes, clean pipes, completion, errors of one sentence."""
 
-import errno
 import json
 import os
 import signal
@@ -16,8 +15,7 @@ from command_line import command, invoke, main, words
 
 import manifoldrf
 from manifoldrf import Sphere, cli
-from manifoldrf._files import atomic_path
-from manifoldrf.cli import options, program
+from manifoldrf.cli import options
 from manifoldrf.features.fit import ANCHORS, FIELDS, QUADRATURES
 
 COMMANDS = (*("demo", "fit", "transform", "kernel", "explore", "interpolate", "smooth", "info", "reproduce"),)
@@ -40,10 +38,6 @@ def test_help_names_the_commands_and_unknown_ones_are_usage_errors():
 )
 def test_choices_of_an_option_are_those_of_the_library(name, choices):
     assert typing.get_args(typing.get_type_hints(options.Parameters)[name]) == choices
-
-
-def test_no_command_is_left_out_here():
-    assert sorted(COMMANDS) == sorted(entry.callback.__name__ for entry in program.app.registered_commands)
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "reproduce"])
@@ -86,32 +80,11 @@ def test_wrong_numbers_are_told_as_the_library_does(monkeypatch, capsys, tmp_pat
     assert capsys.readouterr().err == f"{text} See: manifoldrf fit --help\n"
 
 
-def test_numbers_that_are_left_out_are_told_too(monkeypatch, capsys):
-    assert main(monkeypatch, "fit", "p.npy", "-o", "m.safetensors", "--t") == 2
-    assert capsys.readouterr().err == "Option '--t' requires an argument. See: manifoldrf --help\n"
-
-
-def test_errors_are_red_in_a_terminal_and_plain_in_a_pipe(monkeypatch, capsys, tmp_path):
-    missing = ("transform", tmp_path / "none.safetensors", tmp_path / "p.npy", "-o", tmp_path / "f.npy")
-    assert main(monkeypatch, *missing) == 1
-    assert "\x1b" not in capsys.readouterr().err
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert main(monkeypatch, *missing) == 1
-    assert "\x1b[31m" in capsys.readouterr().err
-
-
 def test_debug_shows_the_traceback(monkeypatch, tmp_path):
     missing = ["transform", str(tmp_path / "none.safetensors"), "p.npy", "-o", str(tmp_path / "f.npy")]
     monkeypatch.setattr(sys, "argv", ["manifoldrf", *missing, "--debug"])
     with pytest.raises(FileNotFoundError):
         cli.main()
-
-
-def test_debug_shows_the_traceback_of_wrong_values_too(monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "argv", ["manifoldrf", "fit", "p.npy", "-o", str(tmp_path / "m.txt"), "--debug"])
-    with pytest.raises(Exception, match="must be a file ending in") as caught:
-        cli.main()
-    assert isinstance(caught.value.__cause__, ValueError)
 
 
 def test_an_internal_error_is_one_sentence(monkeypatch, capsys, tmp_path):
@@ -139,13 +112,6 @@ def test_warnings_from_anywhere_are_notes(monkeypatch, capsys, tmp_path, quiet):
     assert capsys.readouterr().err == ("" if quiet else "Note: look here\n") + "and stop\n"
 
 
-def test_an_error_about_a_file_takes_nothing_from_what_is_printed(monkeypatch, capfd, tmp_path):
-    sys.stdout.write("before ")
-    assert main(monkeypatch, "fit", tmp_path / "none.npy", "-o", tmp_path / "m.safetensors") == 1
-    sys.stdout.write("and after")
-    assert capfd.readouterr().out == "before and after"
-
-
 def test_the_version_is_printed():
     assert command("--version").stdout.strip() == f"manifoldrf {manifoldrf.__version__}"
 
@@ -168,24 +134,6 @@ def test_reproduce_runs_the_experiments_of_a_checkout(tmp_path):
     assert "`NAME` must be one of 'surfaces'," in wrong.stderr
 
 
-def test_reproduce_outside_a_checkout_says_where_to_get_it(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(
-        "manifoldrf.cli.program.__file__", str(tmp_path / "lib" / "a" / "manifoldrf" / "cli" / "program.py")
-    )
-    assert main(monkeypatch, "reproduce", "surfaces", "--size", "paper") == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert "clone the source repository of manifoldrf and run `python -m reproduction` there." in captured.err
-
-
-def test_the_package_is_a_program():
-    done = subprocess.run(
-        [sys.executable, "-m", "manifoldrf", "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"manifoldrf {manifoldrf.__version__}\n"
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_shell_can_complete(shell):
     environment = os.environ | {"_MANIFOLDRF_COMPLETE": f"source_{shell}"}
@@ -201,13 +149,6 @@ def test_completion_knows_commands_and_choices():
     assert found == ["interpolate"]
     line = {"COMP_WORDS": "manifoldrf fit --kernel ma", "COMP_CWORD": "3"}
     assert command(env=environment | line).stdout.split() == ["matern"]
-
-
-def test_a_closed_pipe_is_no_traceback(tmp_path):
-    code = "from manifoldrf.cli import main; main()"
-    called = f"{sys.executable} -c '{code}' --help | head -n 1"
-    done = subprocess.run(["bash", "-c", called], capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -230,33 +171,6 @@ def test_a_reader_that_is_gone_after_a_file_is_written_is_no_error(tmp_path):
     os.close(theirs)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "m.safetensors").exists()
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (BrokenPipeError(errno.EPIPE, "Broken pipe", "fifo"), "fifo: Broken pipe.\n"),
-        (BrokenPipeError("The link to the cluster is gone."), "The link to the cluster is gone.\n"),
-    ],
-)
-def test_pipes_other_than_stdout_that_break_are_errors(monkeypatch, capfd, error, said):
-    def broken(**options):
-        raise error
-
-    monkeypatch.setattr(program, "app", broken)
-    assert main(monkeypatch, "info") == 1
-    assert capfd.readouterr().err == said
-
-
-def test_a_program_that_stops_after_a_file_is_written_keeps_its_exit_code(monkeypatch, tmp_path):
-    def stopped(**options):
-        with atomic_path(tmp_path / "a.txt") as path:
-            path.write_text("complete")
-        raise SystemExit(1)
-
-    monkeypatch.setattr(program, "app", stopped)
-    assert main(monkeypatch, "info") == 1
-    assert (tmp_path / "a.txt").exists()
 
 
 @pytest.mark.slow

@@ -1,12 +1,10 @@
 """The demo: a short answer with correct numbers, complete files, and nothing left behind by an error."""
 
-import json
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from command_line import invoke, main
+from command_line import invoke
 
 from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, Torus, knn_graph, relative_error
 from manifoldrf.cli import demo
@@ -63,41 +61,3 @@ def test_the_errors_are_those_of_the_library(small):
         expected = relative_error(model.kernel_matrix(new), exact, alignment="frobenius")
         np.testing.assert_allclose(found.row[column], expected, rtol=1e-9)
     assert found.row["speed-up"] >= 0
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """Numbers without any work."""
-    row = {"surface": "torus", "error, default": 0.25, "speed-up": 7}
-    surface = demo.Surface(np.eye(3), row, {"reference": np.ones(3), "default": np.ones(3)}, None)
-    monkeypatch.setattr(demo, "measure", lambda report: [surface])
-    monkeypatch.setattr("manifoldrf.explorer.page.explore", lambda model, path, title: None)
-    return SimpleNamespace(row=surface.row)
-
-
-def test_json_has_the_table_and_the_files(found, tmp_path):
-    facts = json.loads(invoke("demo", "--out", tmp_path, "--json").stdout)
-    assert facts["surfaces"] == [found.row]
-    assert facts["files"]["explorer"] == str(tmp_path / "explorer.html")
-    assert invoke("demo", "--out", tmp_path, "--quiet").output == ""
-
-
-def test_missing_extras_are_named(found, monkeypatch, tmp_path):
-    monkeypatch.setattr("manifoldrf.cli.demo.available", lambda package: False)
-    result = invoke("demo", "--out", tmp_path)
-    assert result.exit_code == 0, result.output
-    text = " ".join(result.stdout.split())
-    assert "pip install 'manifoldrf[viz]'" in text
-    assert "pip install 'manifoldrf[torch]'" in text
-    assert not (tmp_path / "demo.png").exists()
-
-
-@pytest.mark.usefixtures("found")
-def test_an_error_leaves_nothing_behind(monkeypatch, capsys, tmp_path):
-    def fail(*_):
-        raise ValueError("no table today")
-
-    monkeypatch.setattr(demo, "measure", fail)
-    assert main(monkeypatch, "demo", "--out", tmp_path / "a" / "b") == 1
-    assert capsys.readouterr().err == "no table today\n"
-    assert not list(tmp_path.iterdir())

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import trimesh
-from command_line import invoke, main, words
+from command_line import invoke, main
 
 from manifoldrf import FieldInterpolator, Sphere, TriangleMesh
 from manifoldrf.geometry.mesh_files import write_ply
@@ -124,12 +124,6 @@ def test_wrong_values_are_wrong_usage(mesh_file, known, tmp_path, options):
     result = invoke("interpolate", mesh_file, known[0], "-o", tmp_path / "out", *options)
     assert result.exit_code == 2
     assert options[0] in result.stderr or "n_jobs" in result.stderr
-
-
-def test_a_column_that_is_not_there_is_wrong_usage(mesh_file, known, tmp_path):
-    result = invoke("interpolate", mesh_file, known[0], "-o", tmp_path / "out", "--column", 1)
-    assert result.exit_code == 2
-    assert "`--column` must be" in words(result.stderr)
 
 
 @pytest.mark.parametrize("name", ["cloud.ply", "broken.off"])

@@ -483,17 +483,3 @@ class TestBadInput:
             for call in some:
                 with pytest.raises((TypeError, ValueError, FileNotFoundError), match=rule):
                     call()
-
-    @pytest.mark.parametrize(
-        ("options", "kind", "match"),
-        [
-            ({"title": 3}, TypeError, r"`title` must be a string\. Got 3\."),
-            ({"n_points": 1}, ValueError, r"`n_points` must be an integer in \[2, inf\)\. Got 1\."),
-            ({"n_points": "all"}, TypeError, "`n_points` must be an integer"),
-            ({"max_bytes": 0}, ValueError, r"`max_bytes` must be an integer in \[1, inf\)\. Got 0\."),
-            ({"surface": np.zeros((3, 2))}, ValueError, r"`surface` must be an array of shape \(n, 3\)"),
-        ],
-    )
-    def test_options_are_checked(self, sphere, tmp_path, options, kind, match):
-        with pytest.raises(kind, match=match):
-            explore(sphere, tmp_path / "page.html", **options)

@@ -53,9 +53,3 @@ def test_they_depend_on_the_shape_alone():
     # Between vertices they differ by up to 30 %, between the meshes by .006 (twice that is allowed).
     np.testing.assert_allclose(second, first, rtol=0.012)
     assert np.corrcoef(first[:, 0], second[:, 0])[0, 1] > 0.99
-
-
-@pytest.mark.parametrize("times", [[0.1, -1.0], 0.0, [np.nan], []])
-def test_times_must_be_positive(times):
-    with pytest.raises(ValueError, match="`times` must be "):
-        heat_signature(sphere_mesh(100), times)

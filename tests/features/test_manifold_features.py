@@ -14,11 +14,9 @@ from manifoldrf import (
     DiffusionKernel,
     FarQueryWarning,
     FeatureWarning,
-    HeatGraph,
     HeatKernel,
     KnnGraph,
     ManifoldRandomFeatures,
-    MeshGraph,
     Network,
     Sphere,
     Walks,
@@ -83,50 +81,6 @@ def test_parameters_of_frozen_parts_are_replaced():
     assert features().set_params(kernel__t=0.3).kernel == HeatKernel(0.3)
     with pytest.raises(ValueError, match="graph__n_neighbors"):
         features().set_params(graph__n_neighbors=3)
-
-
-@pytest.mark.parametrize(
-    ("settings", "kind", "name"),
-    [
-        ({"kernel": HeatKernel}, TypeError, "kernel"),
-        ({"kernel": "heat"}, TypeError, "kernel"),
-        ({"n_features": 0}, ValueError, "n_features"),
-        ({"times": (2.0, 1.0)}, ValueError, "times"),
-        ({"times": (0.1, 0.2), "kernel": HeatKernel(1.0)}, ValueError, "times"),
-        ({"normalize": "yes"}, TypeError, "normalize"),
-        ({"graph": 8}, TypeError, "graph"),
-        ({"graph": MeshGraph()}, ValueError, "graph"),
-        ({"teacher": "walks"}, ValueError, "teacher"),
-        ({"field": "mlp"}, ValueError, "field"),
-        ({"field": Network(checkpoint="a"), "random_state": None}, ValueError, "random_state"),
-        ({"anchors": "medoid"}, ValueError, "anchors"),
-        ({"anchors": "all", "n_features": 5}, ValueError, "n_features"),
-        ({"quadrature": "unity"}, ValueError, "quadrature"),
-        ({"sparse_output": 1}, TypeError, "sparse_output"),
-        ({"verbose": "much"}, TypeError, "verbose"),
-        ({"n_jobs": 0}, ValueError, "n_jobs"),
-    ],
-)
-def test_bad_parameters_are_named(settings, kind, name):
-    with pytest.raises(kind, match=f"`{name}"):
-        features(**settings).fit(NODES)
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: HeatGraph(n_nodes=2), "n_nodes"),
-        (lambda: HeatGraph(n_steps=3), "n_steps"),
-        (lambda: HeatGraph(dim=0), "dim"),
-        (lambda: HeatGraph(noise_std=0.1, volumes=np.ones(3)), "noise_std"),
-        (lambda: KnnGraph(n_neighbors=0), "n_neighbors"),
-        (lambda: KnnGraph(bandwidth="wide"), "bandwidth"),
-        (lambda: KnnGraph(density_correction=2.0), "density_correction"),
-    ],
-)
-def test_bad_graph_options_are_named(make, name):
-    with pytest.raises(ValueError, match=f"`{name}`"):
-        make()
 
 
 def test_the_recipe_of_the_paper():
@@ -217,15 +171,6 @@ def test_two_sides_are_asked_for():
         model.transform(NEW)
     with pytest.raises(ValueError, match="`side`"):
         fit("step").transform(NEW, "middle")
-
-
-@pytest.mark.parametrize(
-    ("Z", "message"),
-    [([[0.0, np.nan, 0.0]], "NaN"), (np.zeros((2, 4)), "4 features"), ([["a", "b", "c"]], "`X`"), ([0.0], "1D|2D")],
-)
-def test_bad_queries(plain, Z, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        plain.transform(Z)
 
 
 def test_progress_and_functions_of_the_user():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manifoldrf import DiffusionKernel, HeatKernel, ManifoldRandomFeatures, MaternKernel, Sphere, load
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, MaternKernel, Sphere, load
 from manifoldrf.metrics import relative_error
 
 RANGE = (0.05, 0.8)
@@ -100,38 +100,6 @@ def test_another_fit_forgets_the_times(queries, tmp_path):
         features.at(0.3)
     loaded = load(features.save(tmp_path / "model"))
     assert_array_equal(loaded.transform(queries), features.transform(queries))
-
-
-@pytest.mark.parametrize(
-    ("act", "words"),
-    [
-        (lambda f: f.at(0.9), "`t` must be in the range of this fit, 0.05 to 0.8 .*Got 0.9"),
-        (lambda f: f.at(0.0), "`t` must be a number in"),
-        (lambda f: f.at(float("nan")), "Got nan"),
-        (lambda f: f.at(DiffusionKernel(2.0)), "a HeatKernel or a MaternKernel"),
-        (lambda f: f.at(MaternKernel(0.5, 0.1, clock="manifold")), "from shorter ones"),
-        (lambda f: f.at(0.1).at(0.2), "need a fit with a range"),
-    ],
-)
-def test_kernels_out_of_the_range_are_refused(sphere, act, words):
-    with pytest.raises((ValueError, TypeError), match=words):
-        act(sphere)
-
-
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"times": (1.0, 0.5)}, "the shorter one first"),
-        ({"times": 3}, "a pair of times"),
-        ({"times": (-1.0, 0.5)}, r"`times\[0\]` must be a number in"),
-        ({"times": (0.1, 0.5), "kernel": HeatKernel(9.0)}, "holds the time of the kernel"),
-        ({"times": (0.1, 0.5), "kernel": DiffusionKernel(9.0)}, "a HeatKernel or a MaternKernel"),
-        ({"times": (0.1, 0.5), "field": "mlp"}, "`field` must be"),
-    ],
-)
-def test_wrong_ranges_are_refused_before_the_fit(params, words):
-    with pytest.raises((ValueError, TypeError), match=words):
-        ManifoldRandomFeatures(**params).fit(Sphere())
 
 
 def test_spaces_without_a_heat_graph_are_refused():

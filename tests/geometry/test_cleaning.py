@@ -184,26 +184,6 @@ def test_very_large_clouds_are_examined_in_part():
 
 
 @pytest.mark.parametrize(
-    ("call", "kind", "name"),
-    [
-        (lambda: clean_cloud(np.zeros((2, 3))), ValueError, "points"),
-        (lambda: clean_cloud([[0.0], [1.0], [np.nan]]), ValueError, "points"),
-        (lambda: clean_cloud(np.eye(5), dim=6), ValueError, "dim"),
-        (lambda: clean_cloud(np.eye(5), dim=1.5), TypeError, "dim"),
-        (lambda: clean_cloud(np.eye(5), noise_std=-1), ValueError, "noise_std"),
-        (lambda: clean_cloud(np.eye(5), noise_std="much"), ValueError, "noise_std"),
-        (lambda: clean_cloud(np.eye(5), n_jobs=0), ValueError, "n_jobs"),
-        (lambda: estimate_dimension(np.zeros(5)), ValueError, "points"),
-        (lambda: estimate_dimension(np.eye(3), metric="cosine"), TypeError, "metric"),
-        (lambda: estimate_dimension(2 * np.eye(3), metric=Sphere()), ValueError, "points"),
-    ],
-)
-def test_bad_input_is_named(call, kind, name):
-    with pytest.raises(kind, match=f"`{name}`"):
-        call()
-
-
-@pytest.mark.parametrize(
     "points",
     [
         np.zeros((5, 2)),

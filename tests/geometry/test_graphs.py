@@ -98,14 +98,6 @@ def test_bad_affinities_are_named(affinity, kind, text):
         Graph.from_affinity(affinity)
 
 
-def test_bad_points_are_named():
-    text = "`points` must be an array of 4 rows, one per node. Got 3."
-    with pytest.raises(ValueError, match=re.escape(text)):
-        Graph.from_affinity(PATH, PLACES[:3])
-    with pytest.raises(ValueError, match=re.escape("`points` must be finite")):
-        Graph.from_affinity(PATH, np.full((4, 1), np.nan))
-
-
 def test_asymmetry_within_rounding_is_evened_out():
     graph = Graph.from_affinity([[0.0, 1.0, 1e-14], [1.0, 0.0, 1.0], [0.0, 1.0 + 2 * EPS, 0.0]])
     dense = graph.affinity.toarray()
@@ -137,19 +129,6 @@ def test_graphs_cannot_be_changed_and_say_what_they_are():
             array[0] = 7
     assert graph.degrees is graph.degrees  # computed once
     assert graph.operator is graph.operator
-
-
-def test_notebooks_show_sizes_and_units():
-    graph = heat_graph(sphere_mesh(300), 0.2)
-    shown = graph._repr_html_()
-    rows = {"nodes": str(graph.n_nodes), "edges": str(graph.n_edges), "components": "1", "points": "in R^3"}
-    rows |= {"volume": f"{graph.weights.sum():.4g}", "time of a step": f"{graph.step_time:.3g}"}
-    for name, text in rows.items():
-        assert re.search(rf">{name}</th><td [^>]*>{re.escape(text)}</td>", shown)
-    plain = Graph.from_affinity(np.ones((3, 3)))
-    assert plain.n_edges == 3  # without loops
-    assert re.search(">points</th><td [^>]*>none</td>", plain._repr_html_())
-    assert "volume" not in plain._repr_html_()
 
 
 def test_components_are_numbered_from_zero():
@@ -223,20 +202,6 @@ def test_a_heat_graph_knows_its_own_clock():
     assert graph.time(10.0, dim=3) == graph.time(10.0)  # nothing to estimate
 
 
-def test_bad_clock_arguments_are_named():
-    graph = Graph.from_affinity(PATH, PLACES)
-    with pytest.raises(ValueError, match=re.escape("`tau` must be a number in [0, inf). Got -1.")):
-        graph.time(-1)
-    with pytest.raises(TypeError, match=re.escape("`tau` must be a number in [0, inf). Got '1'.")):
-        graph.time("1")
-    with pytest.raises(ValueError, match=re.escape("`t` must be a number in [0, inf). Got nan.")):
-        graph.steps(np.nan)
-    with pytest.raises(ValueError, match=re.escape("`dim` must be an integer in [1, inf). Got 0.")):
-        graph.time(1.0, dim=0)
-    with pytest.raises(ValueError, match=re.escape("This graph has no points; give `points` to")):
-        Graph.from_affinity(PATH).time(1.0, dim=1)
-
-
 # Paths
 
 
@@ -268,21 +233,6 @@ def test_shortest_paths_are_infinite_between_components():
 def test_edges_of_length_zero_are_walked_at_no_cost():
     lengths = Graph.from_affinity(PATH, [[0.0], [0.0], [0.0], [2.0]]).shortest_paths(0)[0]
     np.testing.assert_allclose(lengths, [0, 0, 0, 2], atol=1e-300)
-
-
-BAD_SOURCES = [
-    ([0, 4], ValueError, "`sources` must be integers in [0, 3]. Got 4 at index (1,)."),
-    (-1, ValueError, "`sources` must be integers in [0, 3]. Got -1 at index (0,)."),
-    ([0.5], TypeError, "`sources` must be integers in [0, 3]. Got dtype float64."),
-    ([], ValueError, "`sources` must be a non-empty vector of indices. Got shape (0,)."),
-    ([[0, 1]], ValueError, "`sources` must be a non-empty vector of indices. Got shape (1, 2)."),
-]
-
-
-@pytest.mark.parametrize(("sources", "kind", "text"), BAD_SOURCES, ids=str)
-def test_bad_sources_are_named(sources, kind, text):
-    with pytest.raises(kind, match=re.escape(text)):
-        Graph.from_affinity(PATH, PLACES).shortest_paths(sources)
 
 
 # New points
@@ -363,20 +313,6 @@ def test_a_query_out_of_reach_has_an_empty_row(correction):
         assert rows.shape == (2, graph.n_nodes)
         assert np.diff(rows.indptr)[0] == 0
         assert np.diff(rows.indptr)[1] > 0
-
-
-def test_bad_queries_are_named():
-    graph = knn_graph(Sphere().grid(100), metric=Sphere())
-    with pytest.raises(ValueError, match=re.escape("`points` must be an array of shape (n, 3). Got shape (1, 2).")):
-        graph.extend([[0.0, 1.0]])
-    with pytest.raises(ValueError, match=re.escape("Got nan at index (0, 1).")):
-        graph.extend([[0.0, np.nan, 1.0]])
-    with pytest.raises(ValueError, match=re.escape("`points` must be points of Sphere(dim=2, radius=1.0)")):
-        graph.extend([[0.0, 0.0, 2.0]])
-    with pytest.raises(
-        ValueError, match="This graph has no rule for new points; knn_graph, heat_graph, mesh_graph"
-    ):
-        Graph.from_affinity(PATH, PLACES).extend([[0.0]])
 
 
 # What a graph warns of

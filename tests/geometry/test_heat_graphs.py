@@ -229,38 +229,6 @@ def test_curvature_delays_a_gaussian_step(curvature):
 
 
 # -------------------------------------------------------------------------------------------------------- input
-@pytest.mark.parametrize(
-    ("changes", "kind", "name"),
-    [
-        ({"t": 0.0}, ValueError, "t"),
-        ({"t": "0.1"}, TypeError, "t"),
-        ({"t": 1e200}, ValueError, "t"),
-        ({"n_steps": 3}, ValueError, "n_steps"),
-        ({"n_steps": None}, TypeError, "n_steps"),
-        ({"n_steps": "many"}, ValueError, "n_steps"),
-        ({"n_nodes": 3}, ValueError, "n_nodes"),
-        ({"volumes": np.ones(3)}, ValueError, "volumes"),
-        ({"volumes": np.zeros(100)}, ValueError, "volumes"),
-        ({"dim": 4}, ValueError, "dim"),
-        ({"dim": 1, "metric": Sphere()}, ValueError, "dim"),
-        ({"metric": "sphere"}, TypeError, "metric"),
-        ({"noise_std": -1.0}, ValueError, "noise_std"),
-        ({"n_jobs": 0}, ValueError, "n_jobs"),
-        ({"points": np.zeros((50, 3))}, ValueError, "points|X"),
-        ({"points": np.full((50, 3), np.nan)}, ValueError, "points|X"),
-        ({"points": [[0.0, 1.0]]}, ValueError, "points|X"),
-        ({"points": sphere_mesh(60), "metric": Sphere()}, ValueError, "metric"),
-        ({"points": sphere_mesh(60), "dim": 3}, ValueError, "dim"),
-        ({"points": sphere_mesh(60), "noise_std": 0.1}, ValueError, "noise_std"),
-        ({"points": Sphere(), "volumes": np.ones(5)}, ValueError, "volumes"),
-    ],
-)
-def test_bad_input_is_named(changes, kind, name):
-    arguments = {"points": SPHERE.grid(100), "t": 0.5} | changes
-    with pytest.raises(kind, match=f"`({name})`"):
-        heat_graph(**arguments)
-
-
 def test_two_far_parts_stay_apart():
     points = SPHERE.sample(1000, seed=0)
     with pytest.warns(GraphWarning, match="2 pieces"):

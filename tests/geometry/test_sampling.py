@@ -57,18 +57,3 @@ def test_densities_of_the_sphere_are_estimated(global_seed):
     for found in (even, random):
         assert found.volume == pytest.approx(4 * np.pi, rel=0.05)
     assert even.evenness > 1.4 > 1.1 > random.evenness
-
-
-@pytest.mark.parametrize(
-    ("points", "n", "kind", "name"),
-    [
-        (np.eye(10), 0, ValueError, "n"),
-        (np.eye(10), 11, ValueError, "n"),
-        (np.eye(10), 5.0, TypeError, "n"),
-        ([[np.nan], [0.0]], 1, ValueError, "points"),
-        ([1.0, 2.0], 1, ValueError, "points"),
-    ],
-)
-def test_bad_input_is_named(points, n, kind, name):
-    with pytest.raises(kind, match=f"`{name}`"):
-        thin(points, n)

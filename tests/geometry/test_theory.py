@@ -114,12 +114,6 @@ def test_signatures_of_grids_converge_to_the_feature_and_their_products_to_the_k
     assert max(of_feature[-1], of_kernel[-1]) < 0.005
 
 
-def test_the_oracle_of_the_diffusion_tests_is_itself_exact():
-    graph = grid_graph(9, 2)
-    exact = expm(30.0 * (graph.operator.toarray() - np.eye(81)))
-    np.testing.assert_allclose(diffuse(graph, 30.0, np.eye(81)), exact, atol=1e-13)
-
-
 SPHERE = Sphere()
 
 

@@ -120,30 +120,6 @@ def test_zeros_are_fitted_by_zeros():
     assert fit.error == fit.held_out_error == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "kind"),
-    [
-        ("graph", np.eye(3), TypeError),
-        ("i", [200] * 12, ValueError),
-        ("j", [1] * 11, ValueError),
-        ("values", [np.nan] * 12, ValueError),
-        ("degree", -1, ValueError),
-        ("nonnegative", "yes", TypeError),
-        ("spike", 1, TypeError),
-    ],
-)
-def test_fit_refuses_bad_input(name, value, kind):
-    arguments = {
-        "graph": sphere_graph(),
-        "i": np.arange(12),
-        "j": np.arange(12),
-        "values": np.ones(12),
-        "degree": 2,
-    }
-    with pytest.raises(kind, match=f"`{name}` must be"):
-        SeriesKernel.fit(**(arguments | {name: value}))
-
-
 def test_polynomials_have_their_own_length():
     assert SeriesKernel([1.0] * 5000).truncation(1e-6) == 5000
     assert SeriesKernel([1.0, 1e-12]).truncation(1e-6) == 1

@@ -206,31 +206,6 @@ def test_distances_at_nodes_are_shortest_paths_for_any_number_of_threads():
     assert found.max() == found[60:].min() == 2 * found[:50].max()  # unreachable
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "text"),
-    [
-        ({"loss": "l1"}, ValueError, "`loss` must be one of"),
-        ({"device": "tpu"}, ValueError, "`device` must be one of"),
-        ({"epochs": 0}, ValueError, "`epochs` must be an integer"),
-        ({"batch": 1.5}, TypeError, "`batch` must be an integer"),
-        ({"hidden": 128}, TypeError, "`hidden` must be a tuple"),
-        ({"hidden": (8, 0)}, ValueError, "`hidden` must be an integer"),
-        ({"patience": 0}, ValueError, "`patience` must be an integer"),
-        ({"n_starts": 1}, ValueError, "`n_starts` must be an integer"),
-        ({"learning_rate": 0.0}, ValueError, "`learning_rate` must be a number"),
-        ({"small_share": 1.5}, ValueError, "`small_share` must be a number"),
-        ({"checkpoint": 3}, TypeError, "`checkpoint` must be a string or a path"),
-        ({"checkpoint": "no/such/folder"}, FileNotFoundError, "`checkpoint` must be in a folder that exists"),
-        ({"loss": "l2", "learning_rate": 1e30, "batch": 64}, ValueError, "`learning_rate` must be smaller"),
-        ({"values": 0 * VALUES}, ValueError, "`values` must be positive"),
-        ({"values": VALUES[:1], "starts": STARTS[:1]}, ValueError, "`values` must be .* 2 starts or more"),
-    ],
-)
-def test_bad_arguments_are_refused(changes, error, text):
-    with pytest.raises(error, match=text):
-        fit(**changes)
-
-
 def test_options_are_parameters_by_name():
     assert Network().get_params()["batch"] == 1024
     assert Network(hidden=[8]).with_params(epochs=5) == Network(epochs=5, hidden=(8,))

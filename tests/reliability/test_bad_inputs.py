@@ -3,15 +3,21 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from oracles import hull_mesh
 from scipy import sparse
 
 import manifoldrf as mrf
+from manifoldrf.torch import linear_attention
 
 POINTS = mrf.Sphere().grid(60)
 VALUES = POINTS[:, 2]
 KERNEL = mrf.HeatKernel(0.3)
-AFFINITY = mrf.knn_graph(POINTS).affinity
+STEPS = mrf.DiffusionKernel(3.0)
+GRAPH = mrf.knn_graph(POINTS)
+AFFINITY = GRAPH.affinity
+MESH = hull_mesh(POINTS)
+ONES = torch.ones(4, 2, dtype=torch.float64)
 
 
 def fit(X):
@@ -50,8 +56,9 @@ BAD_POINTS = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_POINTS)
-@pytest.mark.parametrize("function", TAKE_POINTS)
+@pytest.mark.parametrize(
+    ("function", "case"), [("fit", case) for case in BAD_POINTS] + [(name, "nan") for name in TAKE_POINTS]
+)
 def test_bad_points_are_refused_by_name(function, case):
     argument, call = TAKE_POINTS[function]
     points, rule = BAD_POINTS[case]
@@ -67,53 +74,116 @@ def features(**options):
     return mrf.ManifoldRandomFeatures(**({"kernel": KERNEL, "random_state": 0} | options)).fit(POINTS)
 
 
-# The argument that an error must name, and a call.
-REFUSED = {
-    "time 0": ("t", lambda: mrf.HeatKernel(0.0)),
-    "negative time": ("t", lambda: mrf.heat_graph(POINTS, -1.0)),
-    "time of NaN": ("t", lambda: mrf.HeatKernel(np.nan)),
-    "time as text": ("t", lambda: mrf.HeatKernel("1")),
-    "time as a flag": ("t", lambda: mrf.HeatKernel(True)),
-    "two times": ("t", lambda: mrf.HeatKernel([0.1, 0.2])),
-    "negative tau": ("tau", lambda: mrf.DiffusionKernel(-1.0)),
-    "nu of 0": ("nu", lambda: mrf.MaternKernel(nu=0.0, lengthscale=1.0)),
-    "kernel of another kind": ("kernel", lambda: features(kernel="heat")),
-    "no features": ("n_features", lambda: features(n_features=0)),
-    "half a feature": ("n_features", lambda: features(n_features=1.5)),
-    "features as a word": ("n_features", lambda: features(n_features="many")),
-    "unknown anchors": ("anchors", lambda: features(anchors="nearest")),
-    "unknown teacher": ("teacher", lambda: features(teacher="oracle")),
-    "unknown field": ("field", lambda: features(field="magnetic")),
-    "seed as text": ("random_state", lambda: features(random_state="zero")),
-    "no jobs": ("n_jobs", lambda: features(n_jobs=0)),
-    "too many neighbours": ("n_neighbors", lambda: mrf.knn_graph(POINTS, n_neighbors=60)),
-    "bandwidth of 0": ("bandwidth", lambda: mrf.knn_graph(POINTS, bandwidth=0.0)),
-    "more points than there are": ("n", lambda: mrf.thin(POINTS, 61)),
-    "negative affinity": ("affinity", lambda: mrf.Graph.from_affinity(-AFFINITY)),
-    "affinity without symmetry": ("affinity", lambda: mrf.Graph.from_affinity(sparse.triu(AFFINITY))),
-    "affinity that is not square": ("affinity", lambda: mrf.Graph.from_affinity(AFFINITY[:5])),
-    "faces beyond the vertices": ("faces", lambda: mrf.TriangleMesh(POINTS, [[0, 1, 60]])),
-    "faces of floats": ("faces", lambda: mrf.TriangleMesh(POINTS, [[0.5, 1.0, 2.0]])),
-    "radius of 0": ("radius", lambda: mrf.Sphere(radius=0.0)),
-    "points off the sphere": ("X", lambda: mrf.Sphere().distance(2 * POINTS, POINTS)),
-    "nodes that are not there": ("nodes", lambda: mrf.compute_signatures(MODEL.graph_, KERNEL, [60])),
-    "alpha below 0": ("alpha", lambda: mrf.ManifoldRidge(alpha=-1.0).fit(POINTS, VALUES)),
-    "an unknown method": ("method", lambda: mrf.FieldInterpolator("magic").fit(POINTS, VALUES)),
-    "fewer values than points": ("field", lambda: mrf.smooth(POINTS, VALUES[:5], t=0.3)),
-    "another shape": ("K", lambda: mrf.relative_error(POINTS, POINTS[:5])),
-    "a reference of zeros": ("reference", lambda: mrf.relative_error(POINTS, 0 * POINTS)),
-    "points at one position": ("X", lambda: fit(np.ones((60, 3)))),
-    "fewer columns than at the fit": ("", lambda: MODEL.transform(POINTS[:, :2])),
-    "a file that is not there": ("path", lambda: mrf.load("no such file")),
-}
+def interpolator(values=VALUES, known=None, **options):
+    return mrf.FieldInterpolator(**options).fit(MESH, values, known)
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_bad_arguments_are_refused_by_name(case):
-    argument, call = REFUSED[case]
+def smooth(field=VALUES, **options):
+    return mrf.smooth(POINTS, field, **options)
+
+
+def heat_graph(points=POINTS, t=0.3, **options):
+    return mrf.heat_graph(points, t, **options)
+
+
+def process(weights=None, **options):
+    return mrf.ManifoldGaussianProcess(KERNEL, space=POINTS, **options).fit(POINTS, VALUES, sample_weight=weights)
+
+
+def signatures(teacher, kernel=STEPS):
+    return mrf.compute_signatures(GRAPH, kernel, [0], teacher=teacher)
+
+
+def network(**options):
+    return features(kernel=STEPS, graph=mrf.KnnGraph(), field=mrf.Network(n_starts=20, epochs=2, **options))
+
+
+def attention(phi_q=ONES, phi_k=ONES, v=ONES, **options):
+    return linear_attention(phi_q, phi_k, v, **options)
+
+
+# The argument that an error names, a word of the rule, and a call.
+REFUSED = [
+    ("t", "number", lambda: mrf.HeatKernel(0.0)),
+    ("t", "number", lambda: mrf.HeatKernel(True)),
+    ("t", "number", lambda: mrf.HeatKernel([0.1, 0.2])),
+    ("t", "at most", lambda: smooth(t=1e9)),
+    ("a", "number", lambda: mrf.RandomWalkKernel(1.9, 2)),  # not positive definite
+    ("nu", "", lambda: mrf.MaternKernel(50.0, 1e10)),  # overflows
+    ("alpha", "finite", lambda: mrf.SeriesKernel([1e308, 1e308])),
+    ("tol", "number", lambda: STEPS.apply(GRAPH, VALUES, tol=1e-15)),
+    ("X", "60", lambda: STEPS.apply(GRAPH, np.ones(7))),
+    ("rows", "integers", lambda: STEPS.matrix(GRAPH, rows=[60])),
+    ("j", "", lambda: mrf.SeriesKernel.fit(GRAPH, [0, 1], [1], [1.0, 1.0])),
+    ("kernel", "kernel", lambda: features(kernel="heat")),
+    ("n_features", "", lambda: features(n_features=1.5)),
+    ("n_features", "", lambda: features(anchors="all", n_features=5)),
+    ("times", "", lambda: features(kernel=None, times=(2.0, 1.0))),
+    ("times", "kernel", lambda: features(kernel=mrf.HeatKernel(9.0), times=(0.1, 0.2))),
+    ("t", "range", lambda: features(kernel=None, times=(0.2, 0.4)).at(0.9)),
+    ("anchors", "one of", lambda: features(anchors="nearest")),
+    ("graph", "", lambda: features(graph=mrf.MeshGraph())),
+    ("random_state", "", lambda: features(random_state="zero")),
+    ("n_jobs", "-1", lambda: features(n_jobs=0)),
+    ("n_steps", "", lambda: mrf.HeatGraph(n_steps=3)),
+    ("n_steps", "", lambda: heat_graph(n_steps=3)),
+    ("volumes", "", lambda: heat_graph(volumes=np.zeros(60))),
+    ("dim", "", lambda: heat_graph(dim=1, metric=mrf.Sphere())),
+    ("metric", "mesh", lambda: heat_graph(MESH, metric=mrf.Sphere())),
+    ("noise_std", "", lambda: heat_graph(noise_std=-1.0)),
+    ("n_neighbors", "59", lambda: mrf.knn_graph(POINTS, n_neighbors=60)),
+    ("bandwidth", "number", lambda: mrf.knn_graph(POINTS, bandwidth="wide")),
+    ("bandwidth", "coincide", lambda: mrf.knn_graph(np.ones((20, 3)))),
+    ("density_correction", "finite", lambda: mrf.knn_graph(POINTS, density_correction=np.full(60, 1e-200))),
+    ("points", "spread", lambda: mrf.knn_graph(1e-170 * POINTS)),
+    ("metric", "manifold", lambda: mrf.knn_graph(POINTS, metric="cosine")),
+    ("points", "|x| = radius", lambda: mrf.knn_graph(2 * POINTS, metric=mrf.Sphere())),
+    ("side", "10^8", lambda: mrf.grid_graph(10, 9)),
+    ("affinity", "nonnegative", lambda: mrf.Graph.from_affinity(-AFFINITY)),
+    ("affinity", "symmetric", lambda: mrf.Graph.from_affinity(sparse.triu(AFFINITY))),
+    ("affinity", "square", lambda: mrf.Graph.from_affinity(AFFINITY[:5])),
+    ("sources", "integers", lambda: GRAPH.shortest_paths([60])),
+    ("n", "60", lambda: mrf.thin(POINTS, 61)),
+    ("faces", "integers", lambda: mrf.TriangleMesh(POINTS, [[0, 1, 60]])),
+    ("faces", "integers", lambda: mrf.TriangleMesh(POINTS, [[0.5, 1.0, 2.0]])),
+    ("seed", "", lambda: MESH.sample(3, seed=-1)),
+    ("radius", "(0, 20]", lambda: mrf.HyperbolicSpace(radius=21.0)),
+    ("half_width", "(0, 1)", lambda: mrf.MobiusStrip(half_width=1.0)),
+    ("factors", "manifolds", lambda: mrf.ProductSpace(mrf.Sphere(), 3)),
+    ("rotations", "not zero", lambda: mrf.Rotations().rows(np.zeros((1, 4)))),
+    ("X", "|x| = radius", lambda: mrf.Sphere().check(2 * POINTS, "X")),
+    ("X", "hypot", lambda: mrf.Torus().check([[1.0, 0, 0]], "X")),
+    ("X", "half_width", lambda: mrf.MobiusStrip().check([[1.3, 0, 0]], "X")),
+    ("X", "|x| < 1", lambda: mrf.HyperbolicSpace(dim=2).check([[0.6, 0.8]], "X")),
+    ("p_halt", "at most", lambda: signatures(mrf.Walks(10, p_halt=0.9), mrf.DiffusionKernel(100.0))),
+    ("coupling", "", lambda: mrf.Walks(coupling="repelling", transitions="weighted")),
+    ("teacher", "function", lambda: signatures("guess")),
+    ("learning_rate", "smaller", lambda: network(loss="l2", learning_rate=1e30)),
+    ("checkpoint", "folder", lambda: network(checkpoint="no/such/folder")),
+    ("alpha", "'cv'", lambda: mrf.ManifoldRidge(alpha="gcv").fit(POINTS, VALUES)),
+    ("noise_variance", "number", lambda: process(noise_variance=0.0)),
+    ("sample_weight", "nonneg", lambda: process(np.full(60, -1.0))),
+    ("method", "one of", lambda: interpolator(method="spline")),
+    ("known", "distinct", lambda: interpolator(known=np.ones(60, int))),
+    ("values[known]", "finite", lambda: interpolator(np.full(60, np.inf), np.ones(60, bool))),
+    ("fwhm", "`t`", lambda: smooth(fwhm=1.0, t=1.0)),
+    ("field", "(60,)", lambda: smooth(VALUES[:5], t=0.3)),
+    ("phi_q", "causal", lambda: attention(phi_q=ONES[:3], causal=True)),
+    ("v", "float64", lambda: attention(v=ONES.float())),
+    ("K", "shape", lambda: mrf.relative_error(POINTS, POINTS[:5])),
+    ("reference", "not zero", lambda: mrf.relative_error(POINTS, 0 * POINTS)),
+    ("path", "existing", lambda: mrf.load("no such file")),
+]
+
+
+@pytest.mark.parametrize(
+    ("argument", "rule", "call"), REFUSED, ids=[f"{row[0]}-{k}" for k, row in enumerate(REFUSED)]
+)
+def test_bad_arguments_are_refused_by_argument_and_rule(argument, rule, call):
     with pytest.raises((TypeError, ValueError, OSError)) as error:
         call()
-    assert argument == "" or f"`{argument}`" in str(error.value)
+    assert f"`{argument}` must be" in str(error.value)
+    assert rule in str(error.value)
 
 
 # Inputs that look unusual and mean the same points.

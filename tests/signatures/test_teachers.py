@@ -178,49 +178,6 @@ def test_a_function_is_a_teacher(form):
             compute([0, 1], teacher=lambda graph, series, nodes, rows=wrong: rows)
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "name"),
-    [
-        ({"teacher": "guess"}, ValueError, "teacher"),
-        ({"teacher": 3}, TypeError, "teacher"),
-        ({"nodes": [0, 100]}, ValueError, "nodes"),
-        ({"nodes": [0.0]}, TypeError, "nodes"),
-        ({"n_jobs": 0}, ValueError, "n_jobs"),
-        ({"seed": -1}, ValueError, "seed"),
-        ({"asymmetric": 1}, TypeError, "asymmetric"),
-        ({"kernel": 4.0}, TypeError, "kernel"),
-        ({"teacher": Walks(10, p_halt=0.9), "kernel": DiffusionKernel(100.0)}, ValueError, "p_halt"),
-    ],
-)
-def test_bad_input_is_named(options, kind, name):
-    with pytest.raises(kind, match=f"`{name}` must be"):
-        compute(**options)
-    with pytest.raises(TypeError, match="`graph` must be a Graph"):
-        compute_signatures(graph_of("knn").operator, KERNEL)
-
-
-@pytest.mark.parametrize(
-    ("make", "kind", "name"),
-    [
-        (lambda: Walks(0), ValueError, "n_walks"),
-        (lambda: Walks(1.5), TypeError, "n_walks"),
-        (lambda: Walks(p_halt=1.0), ValueError, "p_halt"),
-        (lambda: Walks(coupling="both"), ValueError, "coupling"),
-        (lambda: Walks(transitions="fair"), ValueError, "transitions"),
-        (lambda: Walks(survival="long"), ValueError, "survival"),
-        (lambda: Walks(truncate=1), TypeError, "truncate"),
-        (lambda: Walks(n_batches=0), ValueError, "n_batches"),
-        (lambda: Walks(coupling="repelling", transitions="weighted"), ValueError, "coupling"),
-        (lambda: Counts(0), ValueError, "n_walks"),
-        (lambda: Exact(0.0), ValueError, "tol"),
-        (lambda: Exact(form="thin"), ValueError, "form"),
-    ],
-)
-def test_bad_options_are_named(make, kind, name):
-    with pytest.raises(kind, match=f"`{name}` must be"):
-        make()
-
-
 def test_teachers_are_values_with_parameters_by_name():
     teacher = Walks(500)
     assert teacher.get_params()["n_walks"] == 500
