@@ -63,12 +63,9 @@ MESHES = [
     for weights in ("gaussian", "unit", "cotangent")
 ]
 CASES = [
-    Case("sphere", from_cloud(), Sphere().grid(250)),
     Case("torus", from_cloud(n_neighbors=12), Torus().sample(250, seed=0)),
-    Case("cloud", from_cloud(n_neighbors=5), cloud(200)),
     Case("cloud in R^7", from_cloud(n_neighbors=20), cloud(150, 7)),
     Case("local bandwidth", from_cloud(n_neighbors=9, bandwidth="local"), cloud(150, 7) ** 3),
-    Case("density exponent", from_cloud(density_correction=1.0), cloud(200)),
     Case("self loops", from_cloud(self_loops=True, density_correction=0.5), cloud(200)),
     Case("on S^2", from_cloud(metric=Sphere()), Sphere().sample(200, seed=0), turn, scalable=False),
     Case(
@@ -178,8 +175,9 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "expected"), OPTIONS, ids=lambda options: ", ".join(options) or "plain")
-@pytest.mark.parametrize("k", [1, 6, 59])
+@pytest.mark.parametrize(
+    ("k", "options", "expected"), [(1, {}, {}), (59, {}, {}), *((6, *pair) for pair in OPTIONS)], ids=str
+)
 def test_knn_graph_equals_brute_force(options, expected, k, global_seed):
     points = cloud(seed=global_seed)
     distance = cdist(points, points)
@@ -336,7 +334,7 @@ def test_unreferenced_vertices_are_isolated_and_change_nothing_else(weights):
 # grid_graph
 
 
-@pytest.mark.parametrize(("side", "dim"), [(2, 1), (2, 3), (3, 2), (7, 1), (5, 3), (49, 2)])
+@pytest.mark.parametrize(("side", "dim"), [(2, 1), (2, 3), (7, 1), (5, 3), (49, 2)])
 def test_grid_nodes_are_joined_to_their_neighbours_along_every_axis(side, dim):
     graph = grid_graph(side, dim)
     assert graph.n_nodes == side**dim

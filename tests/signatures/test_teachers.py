@@ -57,10 +57,10 @@ def dense(rows):
     return rows.toarray() if sparse.issparse(rows) else rows
 
 
-@pytest.mark.parametrize("tol", [1e-3, 1e-8, 1e-14])
-@pytest.mark.parametrize("kernel", [KERNEL, RegularizedLaplacianKernel(2.0), PowerKernel(4)], ids=str)
-@pytest.mark.parametrize("name", ["knn", "pieces"])
-@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("kernel", "tol"), [(KERNEL, 1e-3), (RegularizedLaplacianKernel(2.0), 1e-8), (PowerKernel(4), 1e-14)]
+)
+@pytest.mark.parametrize(("name", "form"), [("knn", "dense"), ("knn", "sparse"), ("pieces", "sparse")])
 def test_exact_rows_are_those_of_the_dense_root(form, name, kernel, tol):
     found, series = compute(name=name, kernel=kernel, teacher=Exact(tol, form)), kernel.root()
     errors = np.linalg.norm(dense(found.rows) - series.dense(graph_of(name)), axis=1)
