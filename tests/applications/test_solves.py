@@ -7,7 +7,7 @@ import pytest
 from oracles import sphere_mesh
 from scipy import sparse
 
-from manifoldrf import Graph, knn_graph, mesh_graph
+from manifoldrf import Graph, mesh_graph
 from manifoldrf.applications.interpolation import (
     System,
     biharmonic,
@@ -16,8 +16,6 @@ from manifoldrf.applications.interpolation import (
     laplacian,
     solve_positive,
     solve_with_fixed,
-    weighted_means,
-    without_small,
 )
 
 RNG = np.random.default_rng(0)
@@ -89,15 +87,6 @@ def test_a_field_that_vanishes_to_rounding_is_no_hindrance(values):
     np.testing.assert_allclose(found, known, atol=1e-15)
 
 
-def test_sides_of_opposite_values_leave_zero_between_them():
-    axis = np.linspace(-1, 1, 9)
-    points = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    free = np.abs(points[:, 0]) < 1e-9
-    graph = knn_graph(points)
-    found = solve_with_fixed(harmonic(graph), points[:, :1] ** 3, ~free, free)
-    np.testing.assert_allclose(found[free], 0.0, atol=1e-14)
-
-
 def uneven_problem(seed):
     """A path with edges across, affinities from 1e-9 to 1e9, and some nodes that are fixed."""
     rng = np.random.default_rng(seed)
@@ -145,27 +134,3 @@ def test_conjugate_gradients_solve_each_column_by_its_own_matrix():
     # Eigenvalues are above 1, so the error of x is below 1e-13 |b|.
     assert np.linalg.norm(found - expected, axis=0).max() <= 1e-12 * np.linalg.norm(right, axis=0).max()
     assert residual <= 1e-13
-
-
-def test_the_residual_that_a_cap_leaves_is_returned():
-    matrix, right = positive_matrix(40), RNG.standard_normal((40, 1))
-    found, residual = conjugate_gradients(lambda X, _: matrix @ X, right, tol=1e-12, max_iterations=3)
-    assert residual == pytest.approx(np.linalg.norm(right - matrix @ found) / np.linalg.norm(right), rel=1e-10)
-    assert conjugate_gradients(lambda X, _: -X, right, tol=1e-9, max_iterations=9)[1] == 1.0  # not positive
-    assert conjugate_gradients(lambda X, _: X, 0 * right, tol=1e-9, max_iterations=9)[1] == 0.0
-
-
-def test_means_are_weighted_by_kernel_and_share():
-    kernel, values, share = RNG.random((5, 8)), RNG.standard_normal((8, 3)), np.array([1.0, 0, 1, 1, 0, 1, 0, 1])
-    kernel[2] = 0.0
-    found = weighted_means(lambda X: kernel @ X, values, share)
-    weights = kernel * share
-    np.testing.assert_allclose(found.mass, weights.sum(axis=1))
-    assert np.isnan(found.values[2]).all()
-    rest = [0, 1, 3, 4]
-    np.testing.assert_allclose(found.values[rest], (weights @ values)[rest] / found.mass[rest, None])
-
-
-def test_small_entries_go_and_empty_rows_stay_empty():
-    rows = sparse.csr_array(np.array([[0.0, 0.0], [1.0, 0.01], [0.3, 0.2]]))
-    np.testing.assert_array_equal(without_small(rows, 0.1).toarray(), [[0, 0], [1, 0], [0.3, 0.2]])

@@ -90,51 +90,28 @@ class TestFit:
         assert (recipe.teacher.n_walks, recipe.kernel.tau, recipe.graph.n_neighbors) == (100_000, 3.0, 24)
         assert recipe.random_state == 1
 
-    @pytest.mark.parametrize(
-        ("arguments", "text"),
-        [
-            (["--tau", 3, "--kernel", "heat"], "`--tau` must be left out with the kernel heat"),
-            (["--kernel", "heat"], "`--t` must be given with the kernel heat"),
-            (["--kernel", "heart"], "'heart' is not one of 'heat', 'diffusion'"),
-            (["--graph", "knn", "--dim", 3], "`--dim` must be left out with --graph knn"),
+    def test_wrong_options_are_wrong_usage(self, folder, tmp_path):
+        for arguments, text in [
+            (["--tau", 3, "--kernel", "heat"], "`--tau` must be left out"),
+            (["--kernel", "heat"], "`--t` must be given"),
+            (["--kernel", "heart"], "'heart' is not one of"),
+            (["--graph", "knn", "--dim", 3], "`--dim` must be left out"),
             (["--set", "walks"], "`--set` must be field=value"),
-            (["--set", "n_walk=3"], "n_walk"),
             (["--set", "teacher__n_walks=3"], "`teacher__n_walks` needs an object"),
-            (["--dim", 5], "`--dim` must be"),
             (["-t", 1e9], "`--t` must be at most "),
             (["--n-features", "many"], "`n_features` must be"),
-            (["--n-jobs", 0], "`n_jobs` must be"),
-            (["--seed", -1], "`--seed` must be an integer in [0, inf)"),
-            (["-t", "abc"], "`--t` must be a finite number. Got 'abc'."),
-            (["--n-jobs", "two"], "`--n-jobs` must be an integer. Got 'two'."),
-        ],
-    )
-    def test_wrong_options_are_wrong_usage(self, folder, tmp_path, arguments, text):
-        result = invoke("fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", *arguments)
-        assert result.exit_code == 2
-        assert text in words(result.stderr)
+        ]:
+            result = invoke("fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", *arguments)
+            assert result.exit_code == 2
+            assert text in words(result.stderr)
         assert not list(tmp_path.iterdir())
 
-    @pytest.mark.parametrize(
-        ("name", "code", "text"),
-        [
-            ("m", 2, "such as m.safetensors"),
-            ("m.npy", 2, "`--out` must be a file ending in .safetensors. Got 'm.npy'."),
-            ("none/m.safetensors", 1, "`--out` must be in a folder that exists."),
-        ],
-    )
-    def test_a_bad_target_is_refused_before_any_work(self, monkeypatch, capsys, tmp_path, name, code, text):
-        assert main(monkeypatch, "fit", tmp_path / "never_read.npy", "-o", tmp_path / name) == code
-        assert text in capsys.readouterr().err
-
-    @pytest.mark.parametrize("command", ["fit", "transform", "kernel", "explore"])
-    def test_a_pipe_is_no_target_of_any_command(self, monkeypatch, capsys, tmp_path, command):
-        target = tmp_path / {"explore": "m.html", "fit": "m.safetensors"}.get(command, "m.npz")
-        os.mkfifo(target)
-        more = ["never_read.npy"] if command in ("transform", "kernel") else []
-        assert main(monkeypatch, command, "never_read.safetensors", *more, "-o", target) == 2
-        assert "`--out` must be an ordinary file" in capsys.readouterr().err
-        assert target.is_fifo()
+    def test_a_bad_target_is_refused_before_any_work(self, monkeypatch, capsys, tmp_path):
+        os.mkfifo(tmp_path / "pipe.safetensors")
+        for name, code in (("m", 2), ("m.npy", 2), ("none/m.safetensors", 1), ("pipe.safetensors", 2)):
+            assert main(monkeypatch, "fit", tmp_path / "never_read.npy", "-o", tmp_path / name) == code
+            assert "`--out` must be" in capsys.readouterr().err
+        assert (tmp_path / "pipe.safetensors").is_fifo()
 
     def test_what_is_no_space_is_said_so(self, folder, monkeypatch, capsys, tmp_path):
         points = Sphere().grid(100)
@@ -197,9 +174,9 @@ class TestFit:
 
 
 class TestTransform:
-    @pytest.mark.parametrize("chunk", [None, 7])
-    @pytest.mark.parametrize("name", ["new.npy", "new.csv"])
-    @pytest.mark.parametrize("suffix", ["npy", "npz", "csv"])
+    @pytest.mark.parametrize(
+        ("name", "suffix", "chunk"), [("new.npy", "npy", 7), ("new.csv", "npz", None), ("new.npy", "csv", 7)]
+    )
     def test_features_do_not_depend_on_chunks_or_formats(self, folder, features, tmp_path, name, suffix, chunk):
         target = tmp_path / f"f.{suffix}"
         chunks = [] if chunk is None else ["--chunk-size", chunk]
@@ -211,14 +188,6 @@ class TestTransform:
             "csv": lambda path: np.loadtxt(path, delimiter=","),
         }[suffix](target)
         np.testing.assert_array_equal(found, features.transform(np.load(folder / "new.npy")))
-
-    def test_single_precision_stays(self, folder, features, tmp_path):
-        points = np.load(folder / "new.npy").astype(np.float32)
-        np.save(tmp_path / "single.npy", points)
-        invoke("transform", folder / "m.safetensors", tmp_path / "single.npy", "-o", tmp_path / "f.npy")
-        found = np.load(tmp_path / "f.npy")
-        assert found.dtype == np.float32
-        np.testing.assert_array_equal(found, features.transform(points))
 
     def test_far_points_are_counted_over_all_chunks_and_told_once(self, folder, tmp_path):
         points = np.load(folder / "new.npy")
@@ -276,8 +245,7 @@ class TestTransform:
 
 
 class TestKernel:
-    def test_values_are_those_of_the_library(self, folder, features, tmp_path, monkeypatch):
-        monkeypatch.setattr(program, "_chunk", lambda n_columns: 7)
+    def test_values_are_those_of_the_library(self, folder, features, tmp_path):
         new, nodes = np.load(folder / "new.npy"), np.load(folder / "sphere.npy")
         invoke("kernel", folder / "m.safetensors", folder / "new.npy", "-o", tmp_path / "K.npy")
         np.testing.assert_allclose(np.load(tmp_path / "K.npy"), features.kernel_matrix(new), rtol=1e-13)
@@ -297,19 +265,15 @@ class TestKernel:
         assert cloud.exit_code == 0
         assert b"element face" not in (tmp_path / "c.ply").read_bytes()
 
-    @pytest.mark.parametrize(
-        ("arguments", "text"),
-        [
-            (("new.npy", "--vertex", 50), "`--vertex` must be an integer in [0, 49]. Got 50."),
-            (("new.npy", "--vertex", -1), "`--vertex` must be an integer in [0, inf). Got -1."),
-            (("a.npy", "b.npy", "--vertex", 3), "`B` must be left out with --vertex. Got b.npy."),
-        ],
-    )
-    def test_what_does_not_fit_together_is_wrong_usage(self, folder, tmp_path, monkeypatch, arguments, text):
+    def test_what_does_not_fit_together_is_wrong_usage(self, folder, tmp_path, monkeypatch):
         monkeypatch.chdir(folder)
-        result = invoke("kernel", "m.safetensors", *arguments, "-o", tmp_path / "k.csv")
-        assert result.exit_code == 2
-        assert text in words(result.stderr)
+        for arguments, text in [
+            (("new.npy", "--vertex", 50), "`--vertex` must be an integer in [0, 49]"),
+            (("a.npy", "b.npy", "--vertex", 3), "`B` must be left out"),
+        ]:
+            result = invoke("kernel", "m.safetensors", *arguments, "-o", tmp_path / "k.csv")
+            assert result.exit_code == 2
+            assert text in words(result.stderr)
         assert not list(tmp_path.iterdir())
 
 
@@ -319,12 +283,6 @@ class TestMeshes:
         mesh = TriangleMesh.load(mesh_file)
         np.savez(tmp_path / "mesh.npz", **{names[0]: mesh.vertices, names[1]: mesh.faces.astype(np.int32)})
         np.testing.assert_array_equal(program.read_space(str(tmp_path / "mesh.npz")).faces, mesh.faces)
-
-    def test_arrays_that_are_no_mesh_are_refused(self, mesh_file, tmp_path):
-        mesh = TriangleMesh.load(mesh_file)
-        np.savez(tmp_path / "mesh.npz", vertices=mesh.vertices, faces=mesh.faces + 0.5)
-        with pytest.raises(ValueError, match=r"`path` must be a file whose faces are integers"):
-            TriangleMesh.load(tmp_path / "mesh.npz")
 
 
 class TestInfo:
@@ -338,27 +296,19 @@ class TestInfo:
         assert (found["kind"], found["dimension"], found["features"]) == ("ManifoldRandomFeatures", 2, 200)
         assert found["error"]["kernel"] == float(features.error_)
 
-    def test_a_graph_is_told_too(self, tmp_path):
-        graph = knn_graph(Sphere().grid(300))
-        found = json.loads(invoke("info", graph.save(tmp_path / "g.safetensors"), "--json").stdout)
-        assert (found["kind"], found["nodes"]) == ("Graph", "300")
-
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [
-            ("none.safetensors", "`MODEL` must be an existing file. Got "),
-            ("sphere.npy", "must be a .safetensors file"),
-            ("cut.safetensors", "cannot be loaded: "),
-        ],
-    )
-    def test_what_is_no_model_is_one_sentence(self, folder, monkeypatch, capsys, tmp_path, name, text):
-        place = tmp_path if name == "cut.safetensors" else folder
-        (tmp_path / "cut.safetensors").write_bytes((folder / "m.safetensors").read_bytes()[:-1])
-        assert main(monkeypatch, "info", place / name) == 1
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert text in captured.err
-        assert captured.err.count("\n") == 1
+    def test_what_is_no_model_is_one_sentence(self, folder, monkeypatch, capsys, tmp_path):
+        cut = tmp_path / "cut.safetensors"
+        cut.write_bytes((folder / "m.safetensors").read_bytes()[:-1])
+        for path, text in (
+            (tmp_path / "none.safetensors", "`MODEL` must be an existing file"),
+            (folder / "sphere.npy", "must be a .safetensors file"),
+            (cut, "cannot be loaded"),
+        ):
+            assert main(monkeypatch, "info", path) == 1
+            captured = capsys.readouterr()
+            assert captured.out == ""
+            assert text in captured.err
+            assert captured.err.count("\n") == 1
 
 
 class TestExplore:
@@ -395,28 +345,21 @@ class TestExplore:
         explore(features, tmp_path / "same.html", fields=fields, surface=mesh, title="m")
         assert (tmp_path / "page.html").read_bytes() == (tmp_path / "same.html").read_bytes()
 
-    @pytest.mark.parametrize(
-        ("name", "text", "error"),
-        [
-            ("a.csv", "1.0\n2.0\n", "`--values` must be an array of 500 rows"),
-            ("a.csv", "v,x\n0,1\n0,2\n", "each once"),
-            ("a.csv", "v,x,x\n0,1,2\n", "`--values` must be a file whose columns have different names"),
-            ("a.csv", "v,x\n600,1\n", "Got 600"),
-            ("a.txt", "1", "`--values` must be a file ending in .npy, .npz, .csv. Got 'a.txt'."),
-            ("none.csv", None, "`--values` must be an existing file. Got"),
-        ],
-    )
-    def test_wrong_values_are_one_sentence(
-        self, folder, mesh_file, monkeypatch, capsys, tmp_path, name, text, error
-    ):
-        if text is not None:
-            (tmp_path / name).write_text(text)
-        arguments = ("-o", tmp_path / "page.html", "--values", tmp_path / name, "--surface", mesh_file)
-        assert main(monkeypatch, "explore", folder / "m.safetensors", *arguments) == 1
-        captured = capsys.readouterr()
-        assert error in captured.err
-        assert captured.err.count("\n") == 1
-        assert not (tmp_path / "page.html").exists()
+    def test_wrong_values_are_one_sentence(self, folder, mesh_file, monkeypatch, capsys, tmp_path):
+        path = tmp_path / "a.csv"
+        for text, rule in [
+            ("1.0\n2.0\n", "`--values` must be an array of 500 rows"),
+            ("v,x\n0,1\n0,2\n", "each once"),
+            ("v,x,x\n0,1,2\n", "`--values` must be a file whose columns have different names"),
+            ("v,x\n600,1\n", "Got 600"),
+        ]:
+            path.write_text(text)
+            arguments = ("-o", tmp_path / "page.html", "--values", path, "--surface", mesh_file)
+            assert main(monkeypatch, "explore", folder / "m.safetensors", *arguments) == 1
+            captured = capsys.readouterr()
+            assert rule in captured.err
+            assert captured.err.count("\n") == 1
+            assert not (tmp_path / "page.html").exists()
 
     def test_wrong_options_are_wrong_usage(self, folder, mesh_file, tmp_path):
         (tmp_path / "a.csv").write_text("v,x\n0,inf\n")

@@ -1,7 +1,6 @@
 """The explorer in a real browser: it draws, answers clicks and keys, and shows Python's numbers."""
 
 import io
-import itertools
 import re
 import shutil
 
@@ -152,26 +151,6 @@ def test_the_surface_is_drawn_and_a_click_changes_the_field(visit):
     assert said == pytest.approx(page.evaluate("id => explorer.valueAt('kernel', id, id)", clicked), rel=1e-3)
 
 
-@pytest.mark.slow
-def test_a_drag_turns_and_chooses_nothing(visit):
-    page = visit()
-    before, chosen = picture(page), state(page)["point"]
-    box = page.locator("#canvas").bounding_box()
-    page.mouse.move(box["x"] + 200, box["y"] + 200)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 320, box["y"] + 240, steps=4)
-    page.mouse.up()
-    assert state(page)["point"] == chosen
-    assert "view=" in state(page)["hash"]
-    page.mouse.move(5, 5)
-    turned = picture(page)
-    assert np.mean(np.abs(turned - before).max(axis=2) > 20) > 0.01
-    page.locator("#reset").click()
-    page.mouse.move(5, 5)
-    assert "view=" not in state(page)["hash"]
-    assert np.abs(picture(page) - before).max() <= 2
-
-
 def test_values_are_those_of_python(visit, features):
     """To 1e-3 of the largest value: 16 bits in a column, 8 bits of the difference where it is small."""
     page = visit()
@@ -208,92 +187,6 @@ def test_fewer_features_have_raised_weights(visit, features):
     assert 1 < fewer < 200
     assert f"{fewer} of 300" in page.inner_text("#features-text")
     assert f"Those of the first {fewer} are multiplied by" in page.inner_text("#features-note")
-
-
-@pytest.mark.slow
-def test_every_arrow_moves_the_slider_of_features(visit):
-    """From both ends, and from a number that a link has set between two places."""
-    page = visit()
-    page.locator("#features").focus()
-    for key, end, sign in (("End", 300, -1), ("Home", 1, 1)):
-        page.keyboard.press(key)
-        numbers = [state(page)["features"]]
-        assert numbers == [end]
-        for _ in range(30):
-            page.keyboard.press("ArrowLeft" if sign < 0 else "ArrowRight")
-            numbers.append(state(page)["features"])
-        assert (sign * np.diff(numbers) >= 1).all()
-    for key, sign in (("ArrowLeft", -1), ("ArrowRight", 1)):
-        visit("#m=251").locator("#features").focus()
-        page.keyboard.press(key)
-        assert sign * (state(page)["features"] - 251) > 0
-
-
-@pytest.mark.slow
-def test_nothing_shines_through_a_closed_cloud(visit):
-    """The kernel of a point on the far side is dark there only, and the near side hides it in a large window."""
-    size = {"width": 1600, "height": 1000}
-    page = visit("#anchors=0", **size)
-    ids = page.evaluate("explorer.ids")
-    depths = [place["depth"] for place in page.evaluate("ids => ids.map(id => explorer.onScreen(id))", ids)]
-    dark = []
-    for point in (ids[int(np.argmax(depths))], ids[int(np.argmin(depths))]):
-        visit(f"#p={point}&anchors=0", **size)
-        seen = picture(page)
-        place = page.evaluate("id => explorer.onScreen(id)", point)
-        rows, columns = np.indices(seen.shape[:2])
-        ring = np.hypot(rows - place["y"], columns - place["x"]) < 20  # it shines through, as it should
-        dark.append(np.sum((seen.sum(axis=2) < 250) & ~ring))
-    assert dark[0] == 0
-    assert dark[1] > 2000
-
-
-TICKS = """() => {
-  const boxes = [...document.querySelectorAll('#ticks span')].map((tick) => tick.getBoundingClientRect());
-  return [boxes.map((box) => [box.left, box.right]), innerWidth];
-}"""
-
-
-@pytest.mark.parametrize("width", [320, pytest.param(800, marks=pytest.mark.slow)])
-def test_ticks_do_not_overprint(visit, width):
-    for layer in ("kernel", "difference"):
-        for colours in ("log=0", "log=1&decades=1", "log=1"):
-            boxes, wide = visit(f"#p=77&layer={layer}&{colours}", width=width, height=520).evaluate(TICKS)
-            assert len(boxes) >= 2
-            assert all(box[0] >= 0 and box[1] <= wide for box in boxes)
-            ends = sorted(boxes)
-            assert all(a[1] + 4 < b[0] for a, b in itertools.pairwise(ends)), (layer, colours)
-
-
-def test_logarithmic_colours_end_where_the_numbers_do(visit):
-    page = visit("#log=1&decades=8")
-    assert state(page)["decades"] == 4
-    assert page.get_attribute("#decades", "max") == "4"
-    assert "resolves 4 decades" in page.inner_text("#decades-note")
-    assert "logarithmic over 4 decades" in page.get_attribute("#gradient", "aria-label")
-
-
-def test_an_empty_number_changes_nothing(visit):
-    page = visit("#p=77")
-    for text, expected in (("", 77), ("33", 33), ("99999", 1499)):
-        page.locator("#point").fill(text)
-        page.keyboard.press("Enter")
-        page.keyboard.press("Tab")
-        assert state(page)["point"] == expected
-        assert page.input_value("#point") == str(expected)
-
-
-def test_letters_are_keys_only_where_nothing_else_has_the_focus(visit):
-    page = visit()
-    first = state(page)
-    for control in ("#features", "#log", "#point", "#theme", 'input[value="kernel"]'):
-        page.locator(control).focus()
-        for key in "nl":
-            page.keyboard.press(key)
-    page.locator("#canvas").focus()
-    page.keyboard.press("e")  # a cloud has no edges
-    assert state(page) == first
-    assert not page.locator("label.edges").is_visible()
 
 
 def test_a_screen_reader_hears_what_is_new_and_nothing_else(visit):
@@ -351,22 +244,6 @@ def test_keys_reach_layers_points_and_the_camera(visit):
     assert page.locator("#keys").is_visible()
     page.keyboard.press("Escape")
     assert not page.locator("#keys").is_visible()
-
-
-def test_tab_reaches_every_control_with_a_ring(visit):
-    page = visit()
-    page.locator("#theme").focus()
-    reached = []
-    while not {"SUMMARY", "BODY"} & set(reached):
-        name, ring = page.evaluate(
-            "(e => [e.id || e.name || e.tagName, getComputedStyle(e).outlineStyle])(document.activeElement)"
-        )
-        reached.append(name)
-        page.keyboard.press("Tab")
-        assert ring != "none" or name == "theme", name  # focus by script has no ring
-    expected = ["theme", "link", "save", "help", "canvas", "layer", "previous", "point", "next", "features", "log"]
-    assert reached[: len(expected)] == expected
-    assert reached[len(expected) :] == ["ring", "anchors", "reset", "SUMMARY"]
 
 
 def test_a_link_brings_everything_back(visit):
@@ -431,20 +308,6 @@ def test_the_button_switches_between_light_and_dark(visit):
         assert page.get_attribute("#theme", "aria-pressed") == pressed
         assert (picture(page)[5, 5].sum() < 250) == is_dark
     assert picture(page)[5, 5].sum() == light > 600
-
-
-@pytest.mark.slow
-def test_dark_follows_the_system_and_the_button(visit):
-    light, dark = visit(), visit(color_scheme="dark")
-    corner = [picture(page)[5, 5].sum() for page in (light, dark)]
-    assert corner[0] > 600 > 250 > corner[1]
-    names = [(page.inner_text("#theme"), page.get_attribute("#theme", "aria-pressed")) for page in (light, dark)]
-    assert names == [("Dark", "false"), ("Dark", "true")]
-    dark.locator("#theme").click()
-    assert picture(dark)[5, 5].sum() == corner[0]
-    assert dark.get_attribute("#theme", "aria-pressed") == "false"
-    dark.locator("#theme").click()
-    assert picture(dark)[5, 5].sum() == corner[1]
 
 
 def test_a_mesh_is_clicked_at_its_vertices_and_lacks_layers_off_the_nodes(
@@ -521,41 +384,6 @@ def test_values_of_own_fields_are_those_of_python(mesh_window, torus_mesh, own):
     assert not page.locator('input[value="kernel"]').is_visible()  # there is no model
 
 
-def test_colours_of_own_fields_follow_their_range(mesh_window, own):
-    """Zero is the middle of two signs; the smallest and largest value are the ends of a bar of one sign."""
-    page = mesh_window.page
-    page.locator("#canvas").focus()
-    page.locator('input[value="own1"]').check()
-    assert page.get_attribute("#gradient", "aria-label") == "Colours from 20 to 20.47"
-    page.keyboard.press("Tab")
-    page.locator("#same").check()
-    largest = max(np.nanmax(np.abs(values)) for values in own.values())
-    label = page.get_attribute("#gradient", "aria-label").replace("\N{MINUS SIGN}", "-")
-    assert label == f"Colours from -{largest:.3g} to {largest:.3g}"
-    assert "same=1" in state(page)["hash"]
-    page.locator("#same").uncheck()
-    page.locator("#canvas").focus()
-    page.keyboard.press("f")
-    assert state(page)["layer"] == "own2"
-    page.keyboard.press("f")
-    assert state(page)["layer"] == "own0"
-    page.keyboard.press("1")  # a layer of a model, which is not there
-    assert state(page)["layer"] == "own0"
-    page.locator("#ring").uncheck()
-    front, x, y = front_point(page, 3)
-    box = page.locator("#canvas").bounding_box()
-    pixel = picture(page)[round(y - box["y"]), round(x - box["x"])]
-    value = own["mean"][front]
-    assert (pixel[2] > pixel[0]) == (value > 0)  # blue is high, red is low
-    page.locator('input[value="own2"]').check()
-    ids = [vertex for vertex in range(0, 288) if vertex % 4]
-    places = page.evaluate("ids => ids.map(id => explorer.onScreen(id))", ids)
-    near = min(places, key=lambda place: place["depth"])
-    grey = picture(page)[round(near["y"]), round(near["x"])]
-    assert np.ptp(grey) <= 2  # no value has no colour
-    page.locator("#ring").check()
-
-
 def test_a_saved_picture_is_the_canvas_with_its_colour_bar(mesh_window):
     page = mesh_window.page
     page.locator('input[value="own0"]').check()
@@ -600,13 +428,3 @@ def test_a_notebook_shows_the_page_in_a_frame(torus_mesh, own, browser, tmp_path
     assert Image.open(io.BytesIO(download.value.path().read_bytes())).format == "PNG"
     context.close()
     assert complaints == []
-
-
-@pytest.mark.slow
-def test_a_browser_without_webgl_is_told_so(browser, address):
-    page = browser.new_page()
-    page.add_init_script("delete window.WebGL2RenderingContext")
-    page.goto(address)
-    page.locator("#message").wait_for(state="visible")
-    assert "WebGL 2" in page.inner_text("#message")
-    page.close()

@@ -12,19 +12,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manifoldrf import (
-    CosineKernel,
-    Counts,
-    DiffusionKernel,
-    FarQueryWarning,
-    FieldInterpolator,
-    HeatKernel,
-    ManifoldRandomFeatures,
-    Sphere,
-    TriangleMesh,
-    knn_graph,
-    load,
-)
+from manifoldrf import Counts, DiffusionKernel, FarQueryWarning, HeatKernel, Sphere, TriangleMesh, knn_graph, load
 from manifoldrf.explorer.contents import coarse_faces, normals_and_radii, oriented, quantised
 from manifoldrf.explorer.page import explore
 
@@ -175,25 +163,15 @@ class TestContents:
         assert page.error == pytest.approx(error, rel=1e-6)  # all pairs were compared
         assert "between any two points of this page" in page.path.read_text("utf-8")
 
-    def test_a_large_model_is_compared_at_some_pairs_and_says_so(self, fitted, tmp_path):
-        cloud = Sphere().sample(6000, seed=0)
-        made = fitted(cloud[:300], HeatKernel(0.5), n_features=60)
-        page = explore(made, tmp_path / "page.html", surface=cloud)
-        assert "random pairs of points" in page.html
-        exact = made.kernel_matrix(cloud[:500])
-        rows = Contents(page)
-        place = {int(node): k for k, node in enumerate(rows.ids)}
-        some = [place[k] for k in range(500)]
-        assert np.abs(rows.kernel[np.ix_(some, some)] - exact).max() <= 1.5 * page.error * exact.max()
-
-    def test_units_are_those_of_the_kernel(self, fitted, torus_mesh, sphere_page, torus, tmp_path):
+    def test_units_are_those_of_the_kernel(self, fitted, sphere_page, torus, tmp_path):
         def unit(model):
             return Contents(explore(model, tmp_path / "page.html").path).meta["unit"]
 
         assert sphere_page[1].meta["unit"] == "of the graph"
         assert unit(torus) == "per unit of volume"
-        assert unit(fitted(torus_mesh(), 3 * HeatKernel(0.1), n_features=80)) == ""
-        assert unit(fitted(torus_mesh(), HeatKernel(0.1), n_features=80, normalize=True)) == ""
+        cloud = Sphere().grid(200)
+        assert unit(fitted(cloud, 3 * HeatKernel(0.6), n_features=80)) == ""
+        assert unit(fitted(cloud, HeatKernel(0.6), n_features=80, normalize=True)) == ""
 
     def test_fields_are_features_without_the_roots_of_the_weights(self, sphere, sphere_page):
         _, contents = sphere_page
@@ -221,19 +199,6 @@ class TestContents:
         exact = root / np.sqrt(volumes[contents.ids])[:, None] / np.sqrt(volumes[contents.anchors])
         assert_allclose(contents.values - contents.difference, exact, atol=1e-3 * exact.max())
 
-    def test_each_point_knows_its_nearest_anchor(self, sphere, sphere_page):
-        _, contents = sphere_page
-        points = sphere.graph_.positions
-        gaps = np.linalg.norm(points[contents.ids][:, None] - points[contents.anchors], axis=2)
-        assert_array_equal(contents.arrays["nearest"], gaps.argmin(axis=1))
-
-    def test_first_anchors_are_far_apart(self, sphere_page, sphere):
-        """Any number of them can be taken alone: they cover the sphere, whatever their order in the model."""
-        _, contents = sphere_page
-        first = sphere.graph_.positions[contents.anchors[:8]]
-        gaps = np.linalg.norm(first[:, None] - first, axis=2)[np.triu_indices(8, 1)]
-        assert gaps.min() > 0.8  # eight even points of the unit sphere are 1.2 apart
-
     def test_a_mesh_keeps_its_triangles(self, torus, tmp_path):
         contents = Contents(explore(torus, tmp_path / "torus.html").path)
         mesh = torus.graph_.extension.whole_mesh()
@@ -245,15 +210,6 @@ class TestContents:
         again = load(torus.save(tmp_path / "torus.safetensors"))
         first, second = (explore(model, tmp_path / name) for model, name in ((torus, "a.html"), (again, "b.html")))
         assert first.path.read_bytes() == second.path.read_bytes()
-
-    @pytest.mark.parametrize("dim", [1, 2, 5])
-    def test_spaces_of_other_dimensions_are_drawn(self, fitted, dim, tmp_path):
-        points = np.random.default_rng(0).random((150, 2)) @ np.eye(2, dim)
-        made = fitted(points, DiffusionKernel(4.0))
-        contents = Contents(explore(made, tmp_path / "page.html").path)
-        assert contents.positions.shape == (150, 3)
-        assert contents.meta["dimensions"] == min(dim, 3)
-        assert ("first three principal axes: 100% of the variance" in contents.text) == (dim > 3)
 
     def test_fields_are_drawn_on_another_surface(self, torus_mesh, torus, tmp_path):
         """Its vertices are no nodes: there are no exact values, and the page says so by leaving the layers out."""
@@ -275,7 +231,7 @@ class TestContents:
 
 
 class TestSize:
-    @pytest.mark.parametrize("share", [0.5, 0.75, 0.9])
+    @pytest.mark.parametrize("share", [0.5, 0.9])
     def test_no_page_is_larger_than_allowed_and_each_says_what_it_lacks(self, smooth, tmp_path, share):
         full = explore(smooth)
         assert full.left_out == ()
@@ -298,16 +254,6 @@ class TestSize:
             with pytest.raises(ValueError, match="`max_bytes` must be"):
                 explore(smooth, tmp_path / "page.html", max_bytes=limit)
         assert list(tmp_path.iterdir()) == []
-
-    def test_points_are_thinned_before_anything_else(self, sphere, tmp_path):
-        cloud = Sphere().grid(6000)
-        full = explore(sphere, tmp_path / "full.html", surface=cloud)
-        page = explore(sphere, tmp_path / "fewer.html", surface=cloud, max_bytes=int(0.9 * full.n_bytes))
-        assert full.left_out == ()
-        assert 4000 <= page.n_points < 6000
-        assert (page.bits, page.n_features) == (16, 60)
-        assert page.n_bytes <= 0.9 * full.n_bytes
-        assert page.left_out == (f"{page.n_points} of 6000 points are drawn.",)
 
     def test_a_thinned_mesh_is_joined_again(self, torus, tmp_path):
         page = explore(torus, tmp_path / "page.html", n_points=150)
@@ -345,13 +291,6 @@ class Tags(HTMLParser):
 
 
 class TestPage:
-    @pytest.mark.parametrize("title", ["</script><b>bold</b>", "$title & ${data} \"quoted\" 'x'", "Wärme — 热"])
-    def test_a_title_is_text_whatever_it_holds(self, sphere, sphere_page, tmp_path, title):
-        tags = Tags(Contents(explore(sphere, tmp_path / "page.html", title=title).path).text)
-        assert tags.heading == title
-        assert tags.seen == Tags(sphere_page[1].text).seen
-        assert not tags.open
-
     def test_tags_are_balanced_and_ids_unique(self, sphere_page):
         tags = Tags(sphere_page[1].text)
         assert not tags.open
@@ -361,17 +300,6 @@ class TestPage:
         text = sphere_page[1].text
         assert "default-src 'none'" in text
         assert not re.search(r"https?://|@import|url\(", text)
-
-    def test_arrays_of_the_model_are_not_spread_into_arguments(self, sphere_page):
-        """More than some 100,000 arguments overflow the stack of a browser."""
-        arrays = "|".join(sphere_page[1].arrays)
-        assert not re.search(rf"\(\.\.\.(this\.)?(model\.)?({arrays})\b", sphere_page[1].text)
-
-    def test_the_summary_of_the_model_and_the_error_are_in_it(self, sphere, sphere_page):
-        page, contents = sphere_page
-        assert "DiffusionKernel(tau=30.0)" in contents.text
-        assert str(sphere.error_) in contents.text
-        assert contents.text.count(f"Error of K from rounding: at most {page.error:.2g} of the largest value") == 2
 
 
 class TestOwnFields:
@@ -442,44 +370,12 @@ class TestOwnFields:
         assert frame[1] == "allow-scripts allow-downloads"
         assert html.unescape(frame[2]) == page.html
 
-    @pytest.mark.parametrize(
-        ("fields", "match"),
-        [
-            ([1.0], "`fields` must be"),
-            ({3: np.zeros(288)}, "`fields` must be"),
-            ({" ": np.zeros(288)}, "`fields` must be"),
-            (pd.DataFrame({3: np.zeros(288)}), "`fields` must be"),
-            ({}, "`fields` must be given"),
-            ({"a": np.zeros(287)}, r"`fields\['a'\]` must be a vector of shape \(288,\)"),
-            ({"a": np.zeros((288, 1))}, r"`fields\['a'\]` must be a vector of shape \(288,\)"),
-            ({"a": np.full(288, np.nan)}, r"`fields\['a'\]` must be finite"),
-            ({"a": np.r_[np.zeros(287), np.inf]}, r"`fields\['a'\]` must be finite"),
-            ({"a": ["x"] * 288}, r"`fields\['a'\]` must be an array of numbers"),
-        ],
-    )
-    def test_wrong_fields_are_refused_by_name(self, torus_mesh, fields, match):
-        with pytest.raises((TypeError, ValueError), match=match):
-            explore(torus_mesh(), fields=fields)
-
-
-class TestBadInput:
-    def test_other_models_are_refused(self, fitted, torus_mesh, tmp_path):
-        mesh = torus_mesh()
-        plane = fitted(np.random.default_rng(0).random((100, 2)), DiffusionKernel(3.0))
-        calls = {
-            "`model` must be": [
-                lambda: explore("model"),
-                lambda: explore(FieldInterpolator(), fields={"a": [0.0]}),
-                lambda: explore(fitted(Sphere().grid(200), CosineKernel())),
-            ],
-            "`surface` must be": [
-                lambda: explore(mesh, fields={"x": mesh.vertices[:, 0]}, surface=mesh),
-                lambda: explore(plane, surface=mesh),
-            ],
-            "not fitted": [lambda: explore(ManifoldRandomFeatures())],
-            "`path` must be in a folder that exists": [lambda: explore(plane, tmp_path / "no" / "page.html")],
-        }
-        for rule, some in calls.items():
-            for call in some:
-                with pytest.raises((TypeError, ValueError, FileNotFoundError), match=rule):
-                    call()
+    def test_wrong_fields_are_refused_by_name(self, torus_mesh):
+        for fields, argument in [
+            ({3: np.zeros(288)}, "`fields`"),
+            ({}, "`fields`"),
+            ({"a": np.zeros(287)}, r"`fields\['a'\]`"),
+            ({"a": np.full(288, np.nan)}, r"`fields\['a'\]`"),
+        ]:
+            with pytest.raises((TypeError, ValueError), match=f"{argument} must be"):
+                explore(torus_mesh(), fields=fields)

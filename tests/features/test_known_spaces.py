@@ -74,9 +74,13 @@ THIN = {
 }
 
 
-@pytest.mark.parametrize("t", quick_ones([0.02, 0.05, 0.2], 0.05))
-@pytest.mark.parametrize("aspect", quick_ones([0.05, 0.1, 0.2], 0.05, 0.1))
-@pytest.mark.parametrize("shape", THIN)
+@pytest.mark.parametrize(
+    ("shape", "aspect", "t"),
+    [
+        *((shape, 0.05, 0.05) for shape in THIN),
+        *(pytest.param(shape, 0.1, 0.02, marks=pytest.mark.slow) for shape in THIN),
+    ],
+)
 def test_narrow_directions_are_seen_or_said_to_be_unsure(shape, aspect, t, global_seed):
     """A direction narrower than the kernel must not be lost: the height of the kernel depends on it."""
     space, rng = THIN[shape](aspect, t), np.random.default_rng(global_seed)

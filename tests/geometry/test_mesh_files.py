@@ -60,13 +60,6 @@ def test_stl_says_that_it_splits_vertices_when_it_is_written_and_merges_equal_on
     assert TriangleMesh.load(tmp_path / "text.stl").n_vertices == 4
 
 
-@pytest.mark.parametrize("kind", ["stl", "glb"])
-def test_coordinates_beyond_single_precision_are_refused_before_anything_is_written(tmp_path, kind):
-    with pytest.raises(ValueError, match=r"`path` must be .* beyond single precision"):
-        TriangleMesh([[0, 0, 0], [1e40, 0, 0], [0, 1, 0]], [[0, 1, 2]]).save(tmp_path / f"mesh.{kind}")
-    assert names(tmp_path) == []
-
-
 def test_a_coloured_mesh_and_a_coloured_cloud_keep_colours_and_every_bit(tmp_path):
     found = trimesh.load(TriangleMesh(VERTICES, FACES).save(tmp_path / "mesh.PLY", colors=COLORS), process=False)
     assert_same(found, VERTICES, FACES)

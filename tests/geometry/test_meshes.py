@@ -123,11 +123,6 @@ class TestAreasAndNormals:
         touching = np.bincount(CUBE_FACES.ravel())
         np.testing.assert_allclose(cube.vertex_areas(), touching / 6.0, rtol=1e-15)
 
-    def test_tetrahedron(self, tetrahedron):
-        np.testing.assert_allclose(tetrahedron.face_areas(), 2.0 * np.sqrt(3.0), rtol=1e-15)
-        np.testing.assert_allclose(tetrahedron.vertex_areas(), 2.0 * np.sqrt(3.0), rtol=1e-15)
-        np.testing.assert_allclose(tetrahedron.vertex_normals(), tetrahedron.vertices / np.sqrt(3), atol=1e-15)
-
     def test_sphere(self):
         mesh = sphere(4)
         assert mesh.area == pytest.approx(4 * np.pi, rel=2e-3)
@@ -157,7 +152,7 @@ class TestAreasAndNormals:
         np.testing.assert_array_equal(mesh.vertex_normals()[8], 0.0)
         np.testing.assert_array_equal(mesh.vertex_normals()[:8], cube.vertex_normals())
 
-    @pytest.mark.parametrize("exponent", [-480, -100, 100, 480])
+    @pytest.mark.parametrize("exponent", [-480, 480])
     def test_any_unit_of_length_gives_the_same_digits(self, cube, exponent):
         unit = 2.0**exponent
         mesh = TriangleMesh(CUBE_VERTICES * unit, CUBE_FACES)
@@ -168,13 +163,6 @@ class TestAreasAndNormals:
         found = mesh.closest_points(queries * unit).points
         np.testing.assert_array_equal(found, cube.closest_points(queries).points * unit)
         assert mesh.report() == cube.report()
-
-    def test_a_mesh_without_any_extent_is_harmless(self):
-        mesh = TriangleMesh(np.ones((3, 3)), [[0, 1, 2]])
-        assert mesh.area == 0.0
-        np.testing.assert_array_equal(mesh.vertex_normals(), 0.0)
-        np.testing.assert_array_equal(mesh.closest_points([[1, 1, 3]]).points, [[1, 1, 1]])
-        assert mesh.report().degenerate_faces == 1
 
 
 class TestTopology:
@@ -198,19 +186,6 @@ class TestTopology:
         report = mesh.report()
         assert (report.components, report.boundary_loops, mesh.is_closed) == (components, loops, closed)
         assert (report.non_manifold_edges, report.degenerate_faces, report.unreferenced_vertices) == (0, 0, 0)
-
-    def test_the_twisted_strip_has_the_euler_characteristic_of_a_moebius_strip(self):
-        mesh = strip(twisted=True)
-        assert mesh.n_vertices - len(mesh.edges) + mesh.n_faces == 0
-
-    def test_two_spheres_are_two_components(self):
-        one = sphere(1)
-        both = TriangleMesh(
-            np.concatenate([one.vertices, one.vertices + 5.0]),
-            np.concatenate([one.faces, one.faces + one.n_vertices]),
-        )
-        assert both.report().components == 2
-        assert both.is_closed
 
     def test_three_faces_on_an_edge(self):
         vertices = [[0, 0, 0], [0, 0, 1], [1, 0, 0], [-1, 1, 0], [-1, -1, 0]]
@@ -238,25 +213,11 @@ class TestTopology:
         assert (report.degenerate_faces, report.boundary_loops, report.non_manifold_edges) == (2, 0, 0)
         assert mesh.is_closed
 
-    @pytest.mark.parametrize(("height", "degenerate"), [(0.0, 1), (1e-13, 1), (1e-10, 0), (1.0, 0)])
-    @pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
-    def test_flatness_is_measured_against_the_longest_side(self, height, degenerate, unit):
-        vertices = np.array([[0, 0, 0], [1, 0, 0], [0.4, height, 0]]) * unit
-        assert TriangleMesh(vertices, [[0, 1, 2]]).report().degenerate_faces == degenerate
-
-    def test_a_mesh_of_repeated_corners_only_is_reported(self):
-        mesh = TriangleMesh(CUBE_VERTICES, [[0, 0, 1], [2, 2, 2]])
-        assert str(mesh.report()) == (
-            "8 vertices, 2 faces: 2 components, 0 boundary loops, 0 non-manifold edges, "
-            "2 degenerate faces, 5 unreferenced vertices"
-        )
-        assert not mesh.is_closed
-
-    def test_the_report_is_one_line(self, cube):
-        assert str(cube.report()) == (
-            "8 vertices, 12 faces: 1 component, 0 boundary loops, 0 non-manifold edges, "
-            "0 degenerate faces, 0 unreferenced vertices"
-        )
+    @pytest.mark.parametrize("unit", [1e-30, 1e30])
+    def test_flatness_is_measured_against_the_longest_side(self, unit):
+        for height, degenerate in ((0.0, 1), (1e-13, 1), (1e-10, 0), (1.0, 0)):
+            vertices = np.array([[0, 0, 0], [1, 0, 0], [0.4, height, 0]]) * unit
+            assert TriangleMesh(vertices, [[0, 1, 2]]).report().degenerate_faces == degenerate
 
 
 class TestSampling:
@@ -334,10 +295,6 @@ class TestClosestPoints:
         sample = cube.sample(500, seed=0)
         np.testing.assert_allclose(cube.closest_points(sample.points).points, sample.points, atol=1e-15)
 
-    def test_vertices_in_no_face_are_not_part_of_the_surface(self, cube):
-        mesh = TriangleMesh(np.concatenate([CUBE_VERTICES, [[0.5, 0.5, 4.0]]]), CUBE_FACES)
-        np.testing.assert_allclose(mesh.closest_points([[0.5, 0.5, 4.0]]).points, [[0.5, 0.5, 1.0]])
-
 
 class TestFiles:
     @pytest.mark.parametrize("kind", ["ply", "obj", "off", "glb"])
@@ -372,12 +329,6 @@ class TestRealScan:
         assert bunny.vertex_areas().sum() == pytest.approx(bunny.area, rel=1e-12)
         sample = bunny.sample(2000, seed=0)
         np.testing.assert_allclose(bunny.closest_points(sample.points).points, sample.points, atol=1e-12)
-
-
-def test_edges_are_read_only():
-    mesh = TriangleMesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
-    with pytest.raises(ValueError, match="read-only"):
-        mesh.edges[0, 0] = 1
 
 
 def test_a_line_on_the_rim_does_not_close_the_boundary():

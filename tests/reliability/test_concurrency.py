@@ -1,6 +1,5 @@
 """Concurrent fits in threads and processes give the bits of sequential fits and change no global state."""
 
-import copy
 import gc
 import locale
 import logging
@@ -24,7 +23,7 @@ from joblib import Parallel, delayed
 from marks import quick_ones
 from oracles import sphere_mesh
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_info
 
@@ -51,7 +50,6 @@ from manifoldrf import (
 from manifoldrf._runtime import (
     SharedLimit,
     filtered,
-    map_threads,
     one_blas_thread,
     quick_map,
     recorded_warnings,
@@ -59,7 +57,6 @@ from manifoldrf._runtime import (
     warn_user,
     without_warnings,
 )
-from manifoldrf.features import manifold_features
 from manifoldrf.torch import linear_attention
 
 NODES = Sphere().grid(200)
@@ -165,23 +162,10 @@ def differences(before):
     return [name for name in before if str(before[name]) != str(after[name])]
 
 
-def failing():
-    """Fits that raise an error, in several stages."""
-    for settings in ({"n_features": -1}, {"field": lambda data: 1 / 0}, {"teacher": lambda *a, **k: 1 / 0}):
-        with pytest.raises((ValueError, ZeroDivisionError)):
-            features(STEPS, **{"field": "interpolated"} | settings).fit(NODES)
-
-
 def test_nothing_global_is_changed_by_any_job(alone):
     before = global_state()
     for job in JOBS.values():
         job()
-    assert differences(before) == []
-
-
-def test_nothing_global_is_changed_by_fits_that_fail(alone):
-    before = global_state()
-    failing()
     assert differences(before) == []
 
 
@@ -196,19 +180,6 @@ def test_fits_in_threads_have_the_bits_of_fits_one_after_another_and_change_noth
     before, names = global_state(), list(JOBS)
     for name, found in zip(names, at_once(names, 6), strict=True):
         np.testing.assert_array_equal(found, alone[name], err_msg=name)
-    assert differences(before) == []
-
-
-def test_an_error_in_one_thread_leaves_the_others_and_the_process_alone(alone):
-    before = global_state()
-    names = ["step", "network", "ridge", "interpolated"]
-    with ThreadPoolExecutor(6) as pool:
-        wrong = [pool.submit(failing) for _ in range(2)]
-        right = [pool.submit(JOBS[name]) for name in names]
-        for name, future in zip(names, right, strict=True):
-            np.testing.assert_array_equal(future.result(), alone[name], err_msg=name)
-        for future in wrong:
-            future.result()
     assert differences(before) == []
 
 
@@ -230,25 +201,6 @@ def test_limits_that_overlap_are_taken_back_by_the_last():
     assert [*seen, value["now"]] == [1, 2]
 
 
-def test_threads_of_matrix_products_come_back_after_blocks_that_overlap():
-    """Tested for libraries with one setting per process; in others each thread has its own setting."""
-
-    def counts():
-        found = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-        shared = [pool for pool in found if pool["threading_layer"] != "openmp" and pool["internal_api"] != "mkl"]
-        assert shared  # numpy's own
-        return [pool["num_threads"] for pool in shared]
-
-    before = counts()
-    first, second = one_blas_thread(), one_blas_thread()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert set(counts()) == {1}
-    second.__exit__(None, None, None)
-    assert counts() == before
-
-
 def test_the_limit_holds_in_every_thread_whoever_came_first():
     """Newer releases of threadpoolctl limit only the calling thread, without an error in the others."""
 
@@ -258,13 +210,6 @@ def test_the_limit_holds_in_every_thread_whoever_came_first():
 
     with ThreadPoolExecutor(1) as pool:
         assert [limited(), pool.submit(limited).result(), limited()] == [{1}] * 3
-
-
-def test_a_limit_is_taken_back_after_an_error():
-    before = global_state()
-    with pytest.raises(KeyError), one_blas_thread():
-        raise KeyError
-    assert differences(before) == []
 
 
 @pytest.mark.parametrize("job", ["step", "network", "ridge"])
@@ -316,25 +261,6 @@ def test_one_model_serves_eight_threads():
                 np.testing.assert_array_equal(found, expected[what], err_msg=what)
 
 
-def test_the_error_is_the_same_for_all_threads_that_ask_first(monkeypatch):
-    """Each thread adds the error of the graph once, however long another takes."""
-    fitted = features().fit(NODES)
-    expected = copy.copy(fitted).error_
-    turn, gate, original = iter([0.0, 0.1, 0.2, 0.3]), threading.Barrier(4), manifold_features.graph_error
-
-    def slow(*arguments):
-        gate.wait()
-        share = original(*arguments)
-        time.sleep(next(turn))
-        return share
-
-    monkeypatch.setattr(manifold_features, "graph_error", slow)
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: fitted.error_, range(4)))
-    assert found == [expected] * 4
-    assert fitted.error_ == expected
-
-
 def test_warnings_of_threads_reach_their_own_thread_alone():
     inside, outside = threading.Event(), threading.Event()
     told = []
@@ -373,14 +299,6 @@ def test_warnings_in_a_search_by_joblib_point_at_the_line_that_started_it():
     assert places == 4 * [__file__]
 
 
-def test_warnings_are_held_back_by_category_and_beginning():
-    with recorded_warnings() as found, without_warnings(DeprecationWarning, beginning="old"):
-        warn_user("old", DeprecationWarning)
-        warn_user("new", DeprecationWarning)
-        warn_user("old", UserWarning)
-    assert [(str(one), type(one)) for one in found] == [("new", DeprecationWarning), ("old", UserWarning)]
-
-
 def test_filters_for_other_libraries_never_overlap():
     before = list(warnings.filters)
     gate = threading.Barrier(4)
@@ -404,13 +322,6 @@ def test_work_inside_work_of_the_same_threads_ends():
     outer = lambda k: sum(quick_map(lambda j: 10 * k + j, range(3), 2))  # noqa: E731
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(quick_map, outer, range(4), 2).result(timeout=30) == [3, 33, 63, 93]
-
-
-def test_a_fit_inside_a_task_has_the_same_bits(alone):
-    for found in quick_map(lambda _: JOBS["step"](), range(2), 2):
-        np.testing.assert_array_equal(found, alone["step"])
-    for found in map_threads(lambda _: JOBS["ridge"](), range(3), 2):
-        np.testing.assert_array_equal(found, alone["ridge"])
 
 
 def threads():
@@ -466,17 +377,6 @@ def test_fitted_estimators_travel_by_pickle_used_or_not(name):
     again = pickle.loads(pickle.dumps(model))  # now with what was found on first use
     np.testing.assert_array_equal(used(fresh), expected)
     np.testing.assert_array_equal(used(again), expected)
-
-
-@pytest.mark.filterwarnings("ignore::manifoldrf.FarQueryWarning")  # half of the points leave gaps
-@pytest.mark.slow  # new processes that load everything
-def test_a_search_by_processes_finds_what_one_process_finds():
-    """joblib's own processes (loky) under GridSearchCV, over a pipeline."""
-    pipeline = make_pipeline(features(n_jobs=1), Ridge(1e-3))
-    grid = {"manifoldrandomfeatures__n_features": [16, 64], "ridge__alpha": [1e-3, 1.0]}
-    folds = KFold(2, shuffle=True, random_state=0)
-    one, two = (GridSearchCV(pipeline, grid, cv=folds, n_jobs=n_jobs).fit(NODES, HEIGHT) for n_jobs in (1, 2))
-    np.testing.assert_array_equal(two.cv_results_["mean_test_score"], one.cv_results_["mean_test_score"])
 
 
 @pytest.mark.parametrize("backend", quick_ones(["loky", "threading"], "threading"))
@@ -585,12 +485,6 @@ def test_a_copy_of_a_process_that_has_used_the_library_gives_the_same_bits(tmp_p
 @pytest.mark.slow
 def test_new_processes_give_the_same_bits(tmp_path):
     in_children(tmp_path, "spawn", "step,network,kernel,ridge,attention")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_fork_servers_give_the_same_bits(tmp_path):
-    in_children(tmp_path, "forkserver", "step,network")
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 from disks import PAGE, Disk
-from marks import quick_ones
 from matplotlib import pyplot
 from scipy import sparse
 from warm_program import contents
@@ -73,16 +72,13 @@ def test_a_full_disk_is_an_error_with_the_name_of_the_file_and_changes_nothing(d
 
 COMMANDS = {
     "fit": (("fit", "points.npy", "-o"), "new.safetensors"),
-    "transform npy": (("transform", "model.safetensors", "points.npy", "-o"), "new.npy"),
-    "transform npz": (("transform", "model.safetensors", "points.npy", "-o"), "new.npz"),
     "transform csv": (("transform", "model.safetensors", "points.npy", "-o"), "new.csv"),
-    "kernel": (("kernel", "model.safetensors", "points.npy", "-o"), "new.npy"),
     "explore": (("explore", "model.safetensors", "-o"), "new.html"),
     "interpolate": (("interpolate", "mesh.ply", "known.csv", "--method", "harmonic", "-o"), "new.csv"),
 }
 
 
-@pytest.mark.parametrize("name", quick_ones(COMMANDS, "fit", "transform csv", "interpolate"))
+@pytest.mark.parametrize("name", ["fit", "transform csv", "interpolate"])
 def test_commands_end_with_one_sentence_on_a_full_disk(program, disk, inputs, name):
     words, target = COMMANDS[name]
     path = disk.folder / target
@@ -93,17 +89,6 @@ def test_commands_end_with_one_sentence_on_a_full_disk(program, disk, inputs, na
     assert (done.code, done.out) == (1, "")
     names = [path, path.with_suffix(".ply")] if name == "interpolate" else [path]
     assert done.err in [f"{name}: No space left on device.\n" for name in names]
-    assert contents(disk.folder) == before
-
-
-@pytest.mark.slow
-def test_experiments_end_with_one_sentence_on_a_full_disk(program, disk, inputs):
-    words = ("reproduction", "teachers", "--set", "n_nodes=100", "--set", "surfaces=sphere", "--quiet", "--out")
-    disk.fill(0)
-    before = contents(disk.folder)
-    done = program.run(*words, disk.folder / "a" / "b", cwd=inputs)
-    assert (done.code, done.out) == (1, "")
-    assert done.err == f"{disk.folder}/a/b/teachers.json: No space left on device.\n"
     assert contents(disk.folder) == before
 
 
@@ -155,7 +140,7 @@ def test_a_disk_without_room_for_another_name_is_an_error_with_the_name_of_the_f
 
 
 # ----------------------------------------------------------------------------------------- places not to write to
-@pytest.mark.parametrize("name", quick_ones(COMMANDS, "fit", "transform npz", "explore"))
+@pytest.mark.parametrize("name", ["fit", "explore"])
 def test_a_disk_that_refuses_writing_is_named_before_any_work(program, disk, inputs, name):
     words, target = COMMANDS[name]
     path = disk.folder / target
@@ -170,18 +155,17 @@ def test_a_disk_that_refuses_writing_is_named_before_any_work(program, disk, inp
     assert contents(disk.folder) == before
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_disk_that_refuses_writing_is_named_by_the_library(disk, inputs, name):
+def test_a_disk_that_refuses_writing_is_named_by_the_library(disk, inputs):
     disk.protect()
-    with pytest.raises(PermissionError, match=r"must be (in )?a folder that is writable\. Got "):
-        WRITERS[name](inputs, disk.folder / name)
+    for name, write in WRITERS.items():
+        with pytest.raises(PermissionError, match=r"must be (in )?a folder that is writable"):
+            write(inputs, disk.folder / name)
     assert contents(disk.folder) == {}
 
 
-@pytest.mark.parametrize("place", quick_ones(["/proc/new", "points.npy/new", "records/none/new"], "points.npy/new"))
-def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folder, place):
-    before = contents(folder)
-    for words, target in (COMMANDS["fit"], COMMANDS["transform npy"]):
+def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folder):
+    before, place = contents(folder), "points.npy/new"
+    for words, target in (COMMANDS["fit"], COMMANDS["transform csv"]):
         work = "import manifoldrf.cli.program as program; program.read_model = program.read_space = None"
         done = program.run(*words, place + "." + target.partition(".")[2], cwd=folder, code=work)
         assert (done.code, done.out) == (1, "")
@@ -190,9 +174,8 @@ def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folde
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("place", quick_ones(["points.npy", "points.npy/new", "/proc/new"], "points.npy/new"))
-def test_folders_of_results_that_cannot_be_are_named_before_any_work(program, folder, place):
-    before = contents(folder)
+def test_folders_of_results_that_cannot_be_are_named_before_any_work(program, folder):
+    before, place = contents(folder), "points.npy/new"
     work = "import reproduction.teachers as teachers; teachers.compute_signatures = None"
     done = program.run("reproduction", "teachers", "--out", place, cwd=folder, code=work)
     assert (done.code, done.out) == (1, "")
@@ -211,12 +194,3 @@ def test_all_of_this_also_runs_for_users_who_may_not_mount_disks():
     called = [*space, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", __file__]
     done = subprocess.run(called, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-
-
-def test_what_does_not_fit_on_one_disk_can_be_saved_on_another(disk, inputs, tmp_path):
-    """In Python nothing is lost: the model is still there."""
-    features = load(inputs / "model.safetensors")
-    disk.fill(0)
-    with pytest.raises(OSError, match="No space left"):
-        features.save(disk.folder / "m.safetensors")
-    assert features.save(tmp_path / "m").read_bytes() == features.save(tmp_path / "n").read_bytes()

@@ -95,19 +95,19 @@ def plain_page(model, tmp_path_factory):
     return Shape(explorer_page(model, tmp_path_factory.mktemp("plain"), PLAIN))
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_page_of_a_strangers_model_has_the_same_tags_and_scripts_whatever_its_words_are(
-    tmp_path, model, plain_page, name
+def test_pages_of_strangers_models_have_the_same_tags_and_scripts_whatever_their_words_are(
+    tmp_path, model, plain_page
 ):
-    text = explorer_page(model, tmp_path, HOSTILE[name])
-    page = Shape(text)
-    assert page.tags == plain_page.tags
-    assert page.comments == plain_page.comments
-    assert page.scripts == plain_page.scripts  # no text of the file is in a script
-    assert isinstance(json.loads(re.search(r'id="meta">(.*?)</script>', text, re.DOTALL)[1]), dict)
+    for name, words in HOSTILE.items():
+        text = explorer_page(model, tmp_path, words)
+        page = Shape(text)
+        assert page.tags == plain_page.tags, name
+        assert page.comments == plain_page.comments, name
+        assert page.scripts == plain_page.scripts, name  # no text of the file is in a script
+        assert isinstance(json.loads(re.search(r'id="meta">(.*?)</script>', text, re.DOTALL)[1]), dict)
 
 
-@pytest.mark.parametrize("name", ["[bold]x[/bold].npy", "[/x].npy", "[link=http:a]b.npy", "\\[red].npy"])
+@pytest.mark.parametrize("name", ["[/x].npy", "[link=http:a]b.npy"])
 def test_names_of_files_are_no_markup_on_the_command_line(tmp_path, monkeypatch, model, name):
     """A name like a closing tag once crashed a command after all its work."""
     monkeypatch.chdir(tmp_path)

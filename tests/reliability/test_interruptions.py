@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import main
-from marks import quick_ones
 from warm_program import contents
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, cli, load
@@ -20,10 +19,6 @@ from manifoldrf._codec import load_value, save_value
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-# The quick tests send SIGTERM, whose handler is our own.
-BOTH_SIGNALS = pytest.mark.parametrize(
-    "number", quick_ones(CODES, signal.SIGTERM), ids=[number.name for number in CODES]
-)
 N = 300  # points of the inputs
 
 FIT = ("fit", "points.npy", "-o", "new.safetensors")
@@ -66,10 +61,11 @@ QUICK = {
 
 
 def stages_and_signals():
-    """Every stage with both signals. The quick tests take a few of the stages, with one of the signals each."""
-    for (k, stage), number in itertools.product(enumerate(STAGES), CODES):
-        quick = stage in QUICK and (number == signal.SIGINT) == (k % 2 == 0)
-        yield pytest.param(stage, number, id=f"{stage}-{number.name}", marks=[] if quick else [pytest.mark.slow])
+    """Every stage, with one of the signals each; the quick tests take a few of the stages."""
+    for stage, number in zip(STAGES, itertools.cycle(CODES), strict=False):
+        yield pytest.param(
+            stage, number, id=f"{stage}-{number.name}", marks=[] if stage in QUICK else [pytest.mark.slow]
+        )
 
 
 @pytest.mark.parametrize(("stage", "number"), list(stages_and_signals()))
@@ -89,8 +85,8 @@ def test_a_signal_leaves_the_folder_as_it_was(program, folder, stage, number):
     assert "Exception" not in done.err
 
 
-@BOTH_SIGNALS
-def test_records_that_are_complete_stay(program, folder, number):
+def test_records_that_are_complete_stay(program, folder):
+    number = signal.SIGTERM
     done = program.run(*TEACHERS, cwd=folder, kill_at=("reproduction.report.style.atomic_path", 1, number))
     assert done.code == CODES[number], done.err
     assert sorted(path.name for path in (folder / "new").iterdir()) == ["teachers.json", "teachers.npz"]
@@ -98,8 +94,8 @@ def test_records_that_are_complete_stay(program, folder, number):
     assert told == f"{WORDS[number]}: written before, and complete: new/teachers.json, new/teachers.npz"
 
 
-@BOTH_SIGNALS
-def test_a_second_signal_at_once_does_not_stop_the_cleaning_up(program, folder, number):
+def test_a_second_signal_at_once_does_not_stop_the_cleaning_up(program, folder):
+    number = signal.SIGTERM
     before = contents(folder)
     second = f"kill_at('_files.Path.unlink', 2, {int(number)})"  # the first call is from the check of the folder
     first = ("features.feature_map", 50, number)
@@ -141,7 +137,6 @@ def trained(program, inputs, tmp_path_factory):
 @pytest.mark.parametrize(
     ("number", "place", "nth", "left"),  # epochs that are left after the last checkpoint, one in ten epochs
     [
-        pytest.param(signal.SIGINT, "paper.network._Training.run_epoch", 23, 4, marks=pytest.mark.slow),
         (signal.SIGTERM, "paper.network._Training.save", 2, 14),
         pytest.param(signal.SIGKILL, "paper.network.atomic_path", 2, 14, marks=pytest.mark.slow),
     ],

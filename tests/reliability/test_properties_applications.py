@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reliability.strategies import SEEDS, Outcomes, graphs, holds_for, hulls, mostly, options, quietly
 
 from manifoldrf import FieldInterpolator, InterpolationWarning
-from manifoldrf.torch import AttentionState, linear_attention
+from manifoldrf.torch import linear_attention
 
 
 def interpolated(space, values, known, **settings):
@@ -106,14 +106,3 @@ def test_attention_takes_means_of_the_values_that_are_visible(seed, sizes, singl
     clear = weights.sum(dim=1) > 1e-20
     exact = (weights @ v)[clear] / weights.sum(dim=1)[clear, None]
     np.testing.assert_allclose(found[clear], exact, rtol=0, atol=4 * slack)
-
-
-@holds_for(seed=SEEDS, n=st.integers(1, 12), m=st.integers(1, 5))
-def test_attention_token_by_token_is_causal_attention(seed, n, m):
-    rng = np.random.default_rng(seed)
-    phi = torch.tensor(rng.random((n, m)))
-    v = torch.tensor(rng.standard_normal((n, 2)))
-    state = AttentionState()
-    one_by_one = torch.stack([state.step(phi[i], phi[i], v[i]) for i in range(n)])
-    whole = linear_attention(phi, phi, v, causal=True)
-    np.testing.assert_allclose(one_by_one, whole, rtol=1e-10, atol=1e-12)

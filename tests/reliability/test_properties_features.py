@@ -188,16 +188,6 @@ def test_features_follow_the_unit_of_length_up_to_the_volume(points, t, field, s
     np.testing.assert_allclose(other * scale, one, rtol=0, atol=1e-8 * usual_size(one))
 
 
-@pytest.mark.slow  # a kernel in steps does not depend on units; the heat kernel above is the harder case
-@holds_for(points=SURFACES, tau=st.floats(2.0, 30.0), scale=SCALES, field=st.sampled_from(["interpolated"]))
-def test_features_in_steps_do_not_depend_on_the_unit_of_length(points, tau, scale, field):
-    settings = {"field": field, "n_features": "all", "graph": KnnGraph()}
-    queries = around(points, 0)
-    one = features_of(fit(points, DiffusionKernel(tau), **settings), queries)
-    other = features_of(fit(scale * points, DiffusionKernel(tau), **settings), scale * queries)
-    np.testing.assert_allclose(other, one, rtol=0, atol=1e-8 * usual_size(one))
-
-
 @pytest.mark.parametrize("change", ["order", "direction"])
 @pytest.mark.parametrize(
     "make", [lambda: Sphere().sample(600, seed=0), lambda: Sphere().grid(600)], ids=["random", "grid"]

@@ -4,10 +4,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 from reliability.strategies import (
-    ANYTHING,
     NUMBERS,
     ROUGH_SCALES,
     SCALES,
@@ -26,22 +24,10 @@ from reliability.strategies import (
     options,
     quietly,
     shuffled,
-    surfaces,
 )
 from scipy.spatial.distance import cdist
 
-from manifoldrf import (
-    Graph,
-    TriangleMesh,
-    estimate_dimension,
-    grid_graph,
-    heat_graph,
-    knn_graph,
-    load,
-    mesh_graph,
-    relative_error,
-    thin,
-)
+from manifoldrf import Graph, TriangleMesh, estimate_dimension, heat_graph, knn_graph, load, mesh_graph, thin
 
 EPS = np.finfo(np.float64).eps
 KNN_OPTIONS = {
@@ -133,18 +119,6 @@ def test_a_heat_graph_of_any_cloud_is_refused_with_a_reason_or_conserves_heat():
     assert outcomes.both_happened(), outcomes.counts
 
 
-@pytest.mark.slow  # the same properties of features are in the quick tests
-@holds_for(points=surfaces(), t=st.floats(0.02, 0.3), scale=SCALES)
-def test_a_heat_graph_follows_the_unit_of_length_and_no_number_of_threads(points, t, scale):
-    graph = quietly(heat_graph, points, t, dim=2, n_jobs=1)
-    other = quietly(heat_graph, points, t, dim=2, n_jobs=2)
-    np.testing.assert_array_equal(other.affinity.toarray(), graph.affinity.toarray())
-    scaled = quietly(heat_graph, scale * points, scale**2 * t, dim=2, n_jobs=1)
-    assert scaled.n_steps == graph.n_steps
-    same_operator(graph, scaled, 1e-12)  # a power of two changes no digit but that of the root of an extent
-    np.testing.assert_allclose(scaled.weights, scale**2 * graph.weights, rtol=1e-11)
-
-
 @holds_for(graph=neighbor_graphs(), seed=SEEDS, distance=st.sampled_from([0.0, 0.1, 1e3, 1e100]))
 def test_affinities_of_new_points_are_finite_and_do_not_depend_on_each_other(graph, seed, distance):
     rng = np.random.default_rng(seed)
@@ -157,18 +131,6 @@ def test_affinities_of_new_points_are_finite_and_do_not_depend_on_each_other(gra
     assert (rows >= 0).all()
     assert distance < 1e3 or not rows.any()
     np.testing.assert_array_equal(graph.extend(queries[2:3]).toarray(), rows[2:3])
-
-
-# Grids grow quickly: of whole numbers only small ones are drawn.
-FEW = NUMBERS.filter(lambda number: not isinstance(number, int) or number < 5)
-
-
-@holds_for(side=mostly(st.integers(2, 5), FEW), dim=mostly(st.integers(1, 3), FEW))
-def test_a_grid_is_refused_with_a_reason_or_regular(side, dim):
-    for graph in Outcomes().of(grid_graph, side, dim):
-        check_graph(graph)
-        assert graph.n_nodes == side**dim
-        assert (graph.degrees == 2 * dim).all()
 
 
 def test_any_matrix_is_refused_with_a_reason_or_a_graph():
@@ -339,22 +301,3 @@ def test_the_graph_of_a_mesh_follows_order_motion_and_unit(data, mesh, weights, 
 
 
 # -------------------------------------------------------------------------------------------- matrices and metrics
-@holds_for(seed=SEEDS, shape=st.tuples(st.integers(1, 5), st.integers(1, 5)), scale=ROUGH_SCALES)
-def test_errors_are_zero_for_equals_and_do_not_depend_on_a_scale_that_is_aligned(seed, shape, scale):
-    rng = np.random.default_rng(seed)
-    found, exact = rng.standard_normal((2, *shape))
-    assert relative_error(exact, exact) == 0
-    error = relative_error(found, exact)
-    assert np.isclose(error, np.linalg.norm(found - exact) / np.linalg.norm(exact), rtol=1e-12)
-    assert np.isclose(relative_error(scale * found, scale * exact), error, rtol=1e-12)
-    for method in ("frobenius", "least squares"):
-        aligned = relative_error(found, exact, alignment=method)
-        assert np.isclose(relative_error(scale * found, exact, alignment=method), aligned, rtol=1e-9, atol=1e-12)
-    assert relative_error(found, exact, alignment="least squares") <= min(error, 1) * (1 + 1e-12)
-
-
-@holds_for(first=ANYTHING, second=ANYTHING, alignment=mostly(st.sampled_from([None, "frobenius", "least squares"])))
-def test_errors_of_anything_are_refused_with_a_reason_or_a_number(first, second, alignment):
-    for error in Outcomes().of(relative_error, [[first]], [[second]], alignment=alignment):
-        assert isinstance(error, float)
-        assert error >= 0

@@ -1,8 +1,6 @@
 """Installed packages are pinned, imports are declared, and the audit passes only with an answer for each pin."""
 
-import json
 import re
-import subprocess
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
@@ -48,12 +46,6 @@ def required():
     return found
 
 
-def test_every_line_of_the_constraints_is_an_exact_pin():
-    for name, version in pins().items():
-        assert re.fullmatch(r"[A-Za-z0-9._-]+", name), name
-        assert re.fullmatch(r"[0-9][0-9A-Za-z.]*", version), (name, version)
-
-
 def test_every_installed_package_that_the_project_brings_is_pinned():
     pinned = {canonicalize_name(name): version for name, version in pins().items()}
     found = required()
@@ -81,10 +73,3 @@ def test_package_code_imports_nothing_that_is_not_declared():
     for path in (ROOT / "src").rglob("*.py"):
         found |= {a or b for a, b in pattern.findall(path.read_text())}
     assert found - declared == set()
-
-
-def test_importing_the_package_loads_neither_core_nor_extras():
-    heavy = ["torch", "numba", "matplotlib", "dask", "distributed", "sklearn", "scipy", "trimesh", "typer"]
-    code = f"import json, sys, manifoldrf; print(json.dumps([m for m in {heavy} if m in sys.modules]))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == []

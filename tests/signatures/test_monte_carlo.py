@@ -80,14 +80,22 @@ def check_rows(name, exact, seed, kernel=KERNEL, **options):
     assert_unbiased([summary(rows) for rows in found], summary(exact))
 
 
-@pytest.mark.parametrize("graph", ["irregular", pytest.param("knn", marks=pytest.mark.slow), "hub"])
-@pytest.mark.parametrize("teacher", WALKS + COUNTS, ids=str)
+@pytest.mark.parametrize(
+    ("graph", "teacher"), [("hub", WALKS[0]), ("hub", COUNTS[1]), *(("irregular", each) for each in WALKS + COUNTS)]
+)
 def test_rows_are_unbiased(graph, teacher, global_seed):
     check_rows(graph, exact_rows(graph, KERNEL.root()), global_seed, teacher=teacher)
 
 
-@pytest.mark.parametrize("teacher", [Walks(256, p_halt=0.1), Walks(256, survival="matched"), Counts(300)], ids=str)
-@pytest.mark.parametrize("kernel", [CosineKernel(), RegularizedLaplacianKernel(2.0)], ids=str)
+@pytest.mark.parametrize(
+    ("kernel", "teacher"),
+    [
+        (CosineKernel(), Walks(256, p_halt=0.1)),
+        (CosineKernel(), Counts(300)),
+        (RegularizedLaplacianKernel(2.0), Walks(256, survival="matched")),
+    ],
+    ids=str,
+)
 def test_other_series_are_unbiased(kernel, teacher, global_seed):
     signed = not kernel.is_positive
     exact = exact_rows("irregular", kernel if signed else kernel.root())
@@ -113,7 +121,7 @@ def test_two_seeds_give_an_unbiased_kernel_and_one_a_diagonal_too_large(teacher,
 
 @pytest.mark.parametrize(
     "teacher",
-    [*(w.with_params(n_walks=128) for w in WALKS), Walks(100, n_batches=3), Counts(128), Counts(7, 3)],
+    [*(w.with_params(n_walks=128) for w in WALKS[::2]), Walks(100, n_batches=3), Counts(128), Counts(7, 3)],
     ids=str,
 )
 def test_standard_errors_are_right(teacher, global_seed):
@@ -129,9 +137,7 @@ def test_standard_errors_are_right(teacher, global_seed):
     assert band < 0.15 * np.mean(squares)  # a wider band would prove nothing
 
 
-@pytest.mark.parametrize(
-    "teacher", [Walks(1), Walks(16, coupling="repelling"), Walks(n_batches=1), Counts(1)], ids=str
-)
+@pytest.mark.parametrize("teacher", [Walks(1), Walks(16, coupling="repelling"), Counts(1)], ids=str)
 def test_one_batch_gives_no_standard_error(teacher):
     found = compute_signatures(graph_of("knn"), KERNEL, STARTS, seed=0, teacher=teacher)
     assert found.stderr is None
