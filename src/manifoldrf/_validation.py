@@ -282,6 +282,19 @@ def counting_columns(points: FloatArray) -> list[int]:
     ]
 
 
+def look_like_degrees(points: FloatArray, names: Sequence[str]) -> bool:
+    """Whether two columns are named, or filled, like longitudes and latitudes in either order."""
+    if points.shape[1] != 2:
+        return False
+    texts = [name.lower()[:3] for name in names]
+    if texts:
+        return "lat" in texts and bool({"lon", "lng"} & set(texts))
+    low, high = points.min(axis=0), points.max(axis=0)
+    whole = (low >= -180) & (low < -90) & (high > 90) & (high <= 180)  # all around
+    half = (low >= -90) & (low < -20) & (high > 20) & (high <= 90)
+    return bool((whole & half[::-1]).any())
+
+
 def column_names(values: Any) -> tuple[str, ...]:
     """Return the names of the columns of a data frame, or an empty tuple for anything else."""
     columns = getattr(values, "columns", None)

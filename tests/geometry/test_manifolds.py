@@ -382,6 +382,24 @@ def test_distances_of_the_sphere_are_exact_at_both_ends():
     assert np.pi - Sphere().distance(pole, far)[0, 0] == pytest.approx(tiny, rel=1e-3, abs=0)
 
 
+def test_longitudes_and_latitudes_are_points_and_come_back():
+    earth, degrees = Sphere(radius=6371.0), np.array([[0.0, 0], [90, 0], [-180, 0], [45, 30], [12, -90]])
+    points = earth.from_lonlat(degrees)
+    half = 6371 * np.sqrt(0.5)
+    wanted = [[6371, 0, 0], [0, 6371, 0], [-6371, 0, 0], [half * np.sqrt(0.75)] * 2 + [6371 / 2], [0, 0, -6371]]
+    np.testing.assert_allclose(points, wanted, atol=1e-11)
+    np.testing.assert_allclose(earth.to_lonlat(points[1:4]), [[90, 0], [-180, 0], [45, 30]], atol=1e-13)
+    # Paris to New York, by the law of cosines.
+    paris, new_york = np.radians([2.3522, 48.8566]), np.radians([-74.006, 40.7128])
+    cosine = np.sin(paris[1]) * np.sin(new_york[1])
+    cosine += np.cos(paris[1]) * np.cos(new_york[1]) * np.cos(paris[0] - new_york[0])
+    cities = earth.from_lonlat(np.degrees([paris, new_york]))
+    assert earth.distance(cities, cities)[0, 1] == pytest.approx(6371 * np.arccos(cosine), rel=1e-12)
+    for wrong, words in (([[0.0, 91.0]], "latitudes in"), ([[400.0, 0.0]], "longitudes in"), ([[0.0]], "shape")):
+        with pytest.raises(ValueError, match=words):
+            earth.from_lonlat(wrong)
+
+
 def test_hyperbolic_distance_from_the_origin_is_that_of_the_model():
     points = np.tanh(np.array([[0.5, 0.0], [0.0, 2.0]]) / 2)
     np.testing.assert_allclose(HyperbolicSpace(dim=2).distance(np.zeros((1, 2)), points), [[0.5, 2.0]], rtol=1e-14)

@@ -13,6 +13,7 @@ import pytest
 import torch
 import trimesh
 from oracles import sphere_mesh
+from scipy import sparse
 
 from manifoldrf import (
     DiffusionKernel,
@@ -22,6 +23,7 @@ from manifoldrf import (
     HeatKernel,
     ManifoldRandomFeatures,
     ManifoldRidge,
+    Sphere,
     TriangleMesh,
     explore,
     heat_graph,
@@ -29,6 +31,7 @@ from manifoldrf import (
     knn_graph,
     mesh_graph,
 )
+from manifoldrf._validation import column_names, look_like_degrees
 
 MESH = sphere_mesh(200)
 HEIGHTS = np.where(np.arange(200) % 4 == 0, MESH.vertices[:, 2], np.nan)
@@ -53,6 +56,9 @@ MESHES = {
             ("vertex", [[0]]), ("line", [[0, 1]]), ("triangle", MESH.faces[:9]), ("triangle", MESH.faces[9:])
         ),
     ),
+    "nilearn": Like(coordinates=MESH.vertices, faces=MESH.faces),
+    "open3d": Like(vertices=MESH.vertices, triangles=MESH.faces, has_vertices=lambda: True),
+    "tuple": (MESH.vertices, MESH.faces),
     "meshio 3": Like(points=MESH.vertices, cells={"triangle": MESH.faces}),
     "torch_geometric": Like(
         pos=torch.tensor(MESH.vertices), face=torch.tensor(MESH.faces.T.copy()), edge_index=None, num_nodes=200
@@ -72,14 +78,15 @@ def test_a_mesh_of_another_library_is_the_same_mesh(kind):
     assert TriangleMesh.of(found) is found
 
 
-@pytest.mark.parametrize("kind", ["pyvista", "meshio"])
+@pytest.mark.parametrize("kind", ["pyvista", "meshio", "nilearn.surface"])
 def test_meshes_of_packages_that_may_be_missing(kind):
     package = pytest.importorskip(kind)
-    made = (
-        package.PolyData.from_regular_faces(MESH.vertices, MESH.faces)
-        if kind == "pyvista"
-        else package.Mesh(MESH.vertices, [("line", [[0, 1]]), ("triangle", MESH.faces)])
-    )
+    if kind == "pyvista":
+        made = package.PolyData.from_regular_faces(MESH.vertices, MESH.faces)
+    elif kind == "meshio":
+        made = package.Mesh(MESH.vertices, [("line", [[0, 1]]), ("triangle", MESH.faces)])
+    else:
+        made = package.InMemoryMesh(MESH.vertices, MESH.faces)
     assert np.array_equal(TriangleMesh.of(made).vertices, MESH.vertices)
     assert np.array_equal(TriangleMesh.of(made).faces, MESH.faces)
     if kind == "pyvista":
@@ -143,6 +150,57 @@ def test_an_edge_index_is_its_matrix(edges):
     assert np.array_equal(Graph.from_affinity(edges).affinity.toarray(), SQUARE)
 
 
+class EdgeSeq(dict):
+    """Columns of the edges, as igraph has them."""
+
+    def attributes(self):
+        return list(self)
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.5, 3.0]])
+def test_an_igraph_graph_has_the_matrix_of_its_edges(weights):
+    edges = [(0, 1), (1, 2), (3, 2), (2, 2)]
+    columns = {} if weights is None else {"weight": weights}
+    graph = Like(is_directed=lambda: False, vcount=lambda: 4, get_edgelist=lambda: edges, es=EdgeSeq(columns))
+    wanted = nx.Graph()
+    wanted.add_nodes_from(range(4))
+    wanted.add_weighted_edges_from(
+        [(*edge, 1.0 if weights is None else weights[k]) for k, edge in enumerate(edges)]
+    )
+    assert np.array_equal(Graph.from_affinity(graph).affinity.toarray(), nx.to_numpy_array(wanted))
+
+
+def geo(points, *, degrees):
+    """What is read of a GeoDataFrame."""
+    return Like(geometry=Like(x=points[:, 0], y=points[:, 1]), crs=Like(is_geographic=degrees))
+
+
+def test_points_of_geopandas_are_plane_or_on_the_earth():
+    plane, earth = np.random.default_rng(0).uniform(size=(300, 2)), Sphere(radius=6371.0)
+    fits = [features().fit(space).transform(plane[:20]) for space in (plane, geo(plane, degrees=False))]
+    assert np.array_equal(*fits)
+    assert np.array_equal(earth.from_lonlat(geo(plane, degrees=True)), earth.from_lonlat(plane))
+    with pytest.raises(ValueError, match=re.escape("Sphere.from_lonlat(frame) makes them")):
+        features().fit(geo(plane, degrees=True))
+    with pytest.raises(ValueError, match=re.escape("`lonlat` must be in degrees")):
+        earth.from_lonlat(geo(plane, degrees=False))
+
+
+def test_columns_that_look_like_degrees_are_warned_of():
+    degrees = Sphere().to_lonlat(Sphere().sample(300, seed=0))
+    with pytest.warns(UserWarning, match="look like degrees"):
+        ManifoldRandomFeatures(random_state=0).fit(degrees)
+    named = pd.DataFrame(degrees / 10, columns=["Longitude", "lat"])
+    for table, wanted in (
+        (degrees[:, ::-1], True),
+        (named, True),
+        (named.set_axis(["late", "x"], axis=1), False),
+        (3 * degrees, False),
+        (np.abs(degrees), False),
+    ):
+        assert look_like_degrees(np.asarray(table), column_names(table)) == wanted
+
+
 def test_an_edge_index_with_positions_weights_and_lonely_nodes():
     places = torch.arange(10.0).reshape(5, 2)
     data = Like(edge_index=torch.tensor(RING), pos=places, edge_weight=torch.full((8,), 0.5), num_nodes=5)
@@ -200,6 +258,11 @@ def test_objects_that_do_not_fit_are_refused():
             lambda: Graph.from_affinity(nx.Graph([(0, 1, {"weight": "far"})])),
             "`affinity edge weights` must be an array",
         ),
+    ]
+    cases += [
+        (lambda: features().fit(Like(obsm={}, var_names=[])), "one array of the cells, such as adata.obsm"),
+        (lambda: features().fit(sparse.random_array((50, 3), density=0.5)), "Sparse data was passed"),
+        (lambda: TriangleMesh.of(Like(parts={}, n_vertices=3)), "one mesh; mesh.parts has one"),
     ]
     for call, words in cases:
         with pytest.raises((ValueError, TypeError), match=re.escape(words)):

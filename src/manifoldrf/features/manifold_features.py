@@ -29,6 +29,7 @@ from manifoldrf._validation import (
     check_vector,
     column_names,
     counting_columns,
+    look_like_degrees,
     refuse_text,
     reject,
 )
@@ -699,7 +700,7 @@ def estimator_points(estimator: Any, X: Any, name: str = "X", **options: Any) ->
     **options
         Options of scikit-learn's ``validate_data``.
     """
-    X = X.compute() if hasattr(X, "__dask_graph__") else X
+    X = X.compute() if hasattr(X, "to_delayed") else X
     refuse_text(X, name)  # scikit-learn would convert text to numbers
     found = validate_data(estimator, X, dtype=(np.float64, np.float32), ensure_all_finite=False, **options)
     return check_points(found, name, names=column_names(X)), found.dtype
@@ -716,6 +717,11 @@ def check_space(estimator: Any, X: Any) -> Any:
             for k in counting_columns(points):
                 text = "looks like a row number, but is used as a coordinate (remedy: drop it)"
                 warn_user(f"Column {names[k]!r} of `X` {text}.")
+        if look_like_degrees(points, column_names(X)):
+            warn_user(
+                "The columns of `X` look like degrees, but are used as coordinates of a plane (remedy: "
+                "Sphere(radius=6371.0).from_lonlat(X) makes points of the Earth, in kilometres)."
+            )
         return points
     if isinstance(X, AbstractManifold):
         estimator.n_features_in_ = X.ambient_dim

@@ -446,7 +446,7 @@ def as_space(value: Any, name: str) -> Any:
     """Return an object of another library as a mesh, a graph or points; anything else is returned unchanged."""
     if isinstance(value, np.ndarray) or type(value).__module__.startswith("manifoldrf."):
         return value
-    if hasattr(value, "__dask_graph__"):
+    if hasattr(value, "to_delayed"):
         return sample_blocks(value, name)
     found = recognise(value, name)
     if found is None:

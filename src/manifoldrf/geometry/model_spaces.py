@@ -9,7 +9,7 @@ import abc
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,6 +41,7 @@ from manifoldrf.geometry.manifolds import (
     store,
     unit_sphere_volume,
 )
+from manifoldrf.geometry.objects import lonlat_of
 
 __all__ = ["EuclideanSpace", "FlatTorus", "HyperbolicSpace", "Rotations", "Sphere"]
 
@@ -373,6 +374,41 @@ class Sphere(AbstractManifold):
     def volume(self) -> float:
         """Volume of the whole sphere."""
         return unit_sphere_volume(self.dim) * self.radius**self.dim
+
+    def from_lonlat(self, lonlat: Any) -> FloatArray:
+        """Points of longitudes and latitudes in degrees, shape (n, 3); a radius of 6371.0 is the Earth in km.
+
+        Parameters
+        ----------
+        lonlat : array-like of shape (n, 2), or GeoDataFrame of points
+            Longitude in [-360, 360], then latitude in [-90, 90].
+
+        Examples
+        --------
+        >>> from manifoldrf import Sphere
+        >>> earth = Sphere(radius=6371.0)
+        >>> date_line = earth.from_lonlat([[-179.9, 0.0], [179.9, 0.0]])
+        >>> round(float(earth.distance(date_line, date_line)[0, 1]), 2)
+        22.24
+        """
+        if self.dim != 2:
+            reject("dim", "2 for longitudes and latitudes", self.dim)
+        degrees = check_points(lonlat_of(lonlat), "lonlat", n_columns=2)
+        for column, name, most in ((0, "longitudes", 360.0), (1, "latitudes", 90.0)):
+            worst = int(np.abs(degrees[:, column]).argmax())
+            if abs(degrees[worst, column]) > most:
+                rule = f"longitudes, then latitudes, in degrees: {name} in [-{most:g}, {most:g}]"
+                reject("lonlat", rule, f"{degrees[worst, column]:g} in row {worst}")
+        east, north = np.radians(degrees).T
+        rows = np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)
+        return self.radius * np.stack(rows, axis=1)
+
+    def to_lonlat(self, points: ArrayLike) -> FloatArray:
+        """Longitude in [-180, 180] and latitude in degrees of points near the sphere, shape (n, 2)."""
+        if self.dim != 2:
+            reject("dim", "2 for longitudes and latitudes", self.dim)
+        x, y, z = check_points(points, n_columns=3).T
+        return np.degrees(np.stack([np.arctan2(y, x), np.arctan2(z, np.hypot(x, y))], axis=1))
 
     def _grid(self, n: int) -> FloatArray:
         if self.dim == 1:

@@ -1,7 +1,8 @@
 """Meshes and graphs of other libraries, recognised by their attributes; none of these libraries is imported.
 
-Meshes of trimesh, pyvista, meshio and torch_geometric, graphs of networkx and torch_geometric, edge indices, and
-scipy's sparse matrices. Data frames and tensors are arrays; :func:`manifoldrf._validation.as_array` reads them.
+Meshes of trimesh, pyvista, meshio, nilearn, open3d and torch_geometric, tuples (vertices, faces), graphs of
+networkx, igraph and torch_geometric, edge indices, scipy's sparse matrices, and points of geopandas. Other data
+frames and tensors are arrays; :func:`manifoldrf._validation.as_array` reads them.
 """
 
 from collections.abc import Callable
@@ -36,10 +37,14 @@ def recognise(value: Any, name: str) -> Found | None:
     name : str
         Name of the argument in errors.
     """
+    if type(value) is tuple and len(value) == 2 and all(np.ndim(part) == 2 for part in value):
+        return Found(*value)  # points have no tuple of two matrices
     if isinstance(value, np.ndarray | str | list | tuple | dict) or type(value).__module__.startswith(
         "manifoldrf."
     ):
         return None
+    if hasattr(value, "geometry") and hasattr(value, "crs"):
+        return _geopandas(value, name)
     if column_names(value) or (hasattr(value, "columns") and hasattr(value, "dtypes")):
         return None  # a frame: its columns are attributes, and may be called "vertices"
     if sparse.issparse(value):
@@ -79,6 +84,20 @@ def read_affinity(value: Any, name: str, n_nodes: int | None = None) -> Found:
 def _trimesh(mesh: Any, name: str) -> Found:
     del name
     return Found(mesh.vertices, mesh.faces)
+
+
+def _nilearn(mesh: Any, name: str) -> Found:
+    del name
+    return Found(mesh.coordinates, mesh.faces)
+
+
+def _hemispheres(mesh: Any, name: str) -> Found:
+    reject(name, "one mesh; mesh.parts has one for each hemisphere", type(mesh).__name__, TypeError)
+
+
+def _open3d(mesh: Any, name: str) -> Found:
+    del name
+    return Found(np.asarray(mesh.vertices), np.asarray(mesh.triangles))
 
 
 def _scene(scene: Any, name: str) -> Found:
@@ -137,6 +156,17 @@ def _networkx(graph: Any, name: str) -> Found:
     return Found(np.array(places) if places else None, affinity=symmetric(weights, start, end, len(number)))
 
 
+def _igraph(graph: Any, name: str) -> Found:
+    """Edges with their ``weight``, 1 by default."""
+    if graph.is_directed():
+        reject(name, "an undirected graph; graph.as_undirected() makes one", type(graph).__name__, TypeError)
+    start, end = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2).T
+    given = graph.es["weight"] if "weight" in graph.es.attributes() else np.ones(len(start))
+    weights = as_floats(given, f"{name} edge weights").reshape(-1)
+    weights = np.where(start == end, weights / 2, weights)
+    return Found(None, affinity=symmetric(weights, start, end, graph.vcount()))
+
+
 def _torch_graph(data: Any, name: str) -> Found:
     """Edges (2, m) in both directions with their ``edge_weight``, 1 by default; ``edge_attr`` is not read."""
     points, n_nodes = getattr(data, "pos", None), getattr(data, "num_nodes", None)
@@ -166,13 +196,40 @@ def _from_edges(edges: Any, weights: ArrayLike | None, n_nodes: Any, name: str) 
     return matrix
 
 
+# ---------------------------------------------------------------------------------------------------------- points
+def lonlat_of(value: Any) -> Any:
+    """Longitudes and latitudes of a GeoDataFrame of points, shape (n, 2); anything else is returned unchanged."""
+    if not (hasattr(value, "geometry") and hasattr(value, "crs")):
+        return value
+    places = value.geometry
+    if value.crs is not None and not value.crs.is_geographic:
+        reject("lonlat", "in degrees; frame.to_crs(4326) converts them", f"coordinates in {value.crs}")
+    return np.column_stack([places.x, places.y])
+
+
+def _geopandas(frame: Any, name: str) -> Found:
+    """Points of a projected system; degrees are no coordinates of a plane."""
+    if frame.crs is not None and frame.crs.is_geographic:
+        reject(name, "points in units of length; Sphere.from_lonlat(frame) makes them", f"degrees, {frame.crs}")
+    return Found(np.column_stack([frame.geometry.x, frame.geometry.y]))
+
+
+def _anndata(cells: Any, name: str) -> Found:
+    reject(name, "one array of the cells, such as adata.obsm['X_pca']", type(cells).__name__, TypeError)
+
+
 # Attributes that an object must have -> its reader.
 _READERS: dict[tuple[str, ...], Callable[[Any, str], Found]] = {
     ("vertices", "faces"): _trimesh,
+    ("coordinates", "faces"): _nilearn,
+    ("parts", "n_vertices"): _hemispheres,
+    ("triangles", "has_vertices"): _open3d,
     ("geometry", "graph", "to_mesh"): _scene,
+    ("obsm", "var_names"): _anndata,
     ("points", "faces"): _pyvista,
     ("points", "cells"): _meshio,
     ("pos", "face"): _torch_mesh,
     ("nodes", "edges", "is_directed"): _networkx,
+    ("es", "get_edgelist"): _igraph,
     ("edge_index",): _torch_graph,
 }
