@@ -36,7 +36,7 @@ from manifoldrf.applications.interpolation import (
 )
 from manifoldrf.features.fit import voronoi_weights
 from manifoldrf.geometry.paths import farthest_nodes
-from manifoldrf.paper.network import NetworkField, TrainingInfo, fit_network
+from manifoldrf.paper import NetworkField, TrainingInfo, fit_network
 from reproduction.baselines import ORF, PORF, PRF, RFF
 from reproduction.common import (
     FloatArray,

@@ -21,15 +21,17 @@ from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, Hyperbol
 from manifoldrf.geometry.nodes import AbstractNodes
 from manifoldrf.geometry.surfaces import Ellipsoid, MobiusStrip, Torus
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, RootKernel, ScaledKernel, SumKernel
-from manifoldrf.kernels.graph_kernels import (
+from manifoldrf.kernels.named_kernels import (
     CosineKernel,
     DiffusionKernel,
+    GammaMixtureKernel,
+    HeatKernel,
+    MaternKernel,
     PowerKernel,
     RandomWalkKernel,
     RegularizedLaplacianKernel,
     ShiftedKernel,
 )
-from manifoldrf.kernels.manifold_kernels import GammaMixtureKernel, HeatKernel, MaternKernel
 from manifoldrf.kernels.series import SeriesKernel
 
 HYPERBOLIC = HyperbolicSpace(2)

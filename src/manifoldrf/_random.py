@@ -42,18 +42,29 @@ class Streams:
 
         A generator is advanced by one draw, as usual in scientific Python.
         """
-        return cls(_digest(b"manifoldrf seed", _seed_bytes(seed, name)))
+        if seed is None:
+            seed = int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
+        if isinstance(seed, np.random.Generator):
+            plain = seed.integers(0, 2**32, size=4, dtype=np.uint32).astype("<u4").tobytes()
+        elif isinstance(seed, np.random.RandomState):
+            plain = seed.randint(0, 2**32, size=4, dtype=np.uint32).astype("<u4").tobytes()
+        else:
+            rule = "None, a non-negative integer, a numpy Generator or a RandomState"
+            if isinstance(seed, bool | np.bool_) or not isinstance(seed, int | np.integer):
+                reject(name, rule, repr(seed), TypeError)
+            if seed < 0:
+                reject(name, rule, seed)
+            plain = int(seed).to_bytes(max(1, (int(seed).bit_length() + 7) // 8), "little")
+        return cls(_digest(b"manifoldrf seed", plain))
 
     def key(self, name: str) -> NDArray[np.uint32]:
         """Return two 32-bit words that key the compiled generator of :mod:`manifoldrf.signatures.walks`."""
-        return np.frombuffer(self._derive(name)[:8], dtype="<u4").astype(np.uint32)
+        return np.frombuffer(_digest(self.root, name.encode())[:8], dtype="<u4").astype(np.uint32)
 
     def generator(self, name: str) -> np.random.Generator:
         """Return a NumPy generator at the start of the stream of this name."""
-        return np.random.Generator(np.random.Philox(key=int.from_bytes(self._derive(name), "little")))
-
-    def _derive(self, name: str) -> bytes:
-        return _digest(self.root, name.encode())
+        key = int.from_bytes(_digest(self.root, name.encode()), "little")
+        return np.random.Generator(np.random.Philox(key=key))
 
 
 def generator(seed: SeedLike, name: str) -> np.random.Generator:
@@ -64,24 +75,3 @@ def generator(seed: SeedLike, name: str) -> np.random.Generator:
 def _digest(key: bytes, message: bytes) -> bytes:
     """Keyed 128-bit hash, the same on every platform and Python version (unlike ``hash``)."""
     return hashlib.blake2b(message, key=key, digest_size=16).digest()  # so derived keys do not collide by accident
-
-
-def _seed_bytes(seed: SeedLike, name: str) -> bytes:
-    """Turn any accepted seed into bytes."""
-    if seed is None:
-        return _integer_bytes(int(np.random.SeedSequence().entropy))  # type: ignore[arg-type]
-    if isinstance(seed, np.random.Generator):
-        return seed.integers(0, 2**32, size=4, dtype=np.uint32).astype("<u4").tobytes()
-    if isinstance(seed, np.random.RandomState):
-        return seed.randint(0, 2**32, size=4, dtype=np.uint32).astype("<u4").tobytes()
-    rule = "None, a non-negative integer, a numpy Generator or a RandomState"
-    if isinstance(seed, bool | np.bool_) or not isinstance(seed, int | np.integer):
-        reject(name, rule, repr(seed), TypeError)
-    if seed < 0:
-        reject(name, rule, seed)
-    return _integer_bytes(int(seed))
-
-
-def _integer_bytes(value: int) -> bytes:
-    """Little-endian bytes of an integer of any size; zero is one zero byte."""
-    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "little")

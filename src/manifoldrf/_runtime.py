@@ -23,7 +23,7 @@ from threadpoolctl import ThreadpoolController
 
 _FIRST_PROCESS = os.getpid()  # the process that imported this module; forks have another number
 _LASTING = "manifoldrf-lasting"  # name of threads that are kept
-_SEARCH_JOBS: ContextVar[int | None] = ContextVar("threads of neighbour searches", default=None)
+SEARCH_JOBS: ContextVar[int | None] = ContextVar("threads of neighbour searches", default=None)
 
 # A handler receives a warning and returns whether it handled it. Innermost handlers come last.
 _Handler = Callable[[Warning], bool]
@@ -68,7 +68,7 @@ def map_threads(function: Callable[[Any], Any], items: Sequence[Any], n_jobs: in
 
     The calling thread computes the first item, so that compiled code is loaded once, before other threads use it.
     """
-    results = [function(item) for item in items[:1]]
+    results = list(map(function, items[:1]))
     if len(items) > 1:
         with thread_pool(n_jobs) as pool:
             results += pool.map(function, items[1:])
@@ -83,7 +83,7 @@ def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int)
     single kept thread, all callers would wait for it.
     """
     if n_jobs == 1 or threading.current_thread().name.startswith(_LASTING):
-        return [function(item) for item in items]
+        return list(map(function, items))
     return list(_lasting_pool(n_jobs, os.getpid()).map(function, items))
 
 
@@ -101,16 +101,11 @@ def in_a_copy() -> bool:
 @contextmanager
 def search_jobs(n_jobs: int) -> Iterator[None]:
     """Set the number of threads of neighbour searches inside the block; the setting of the graph is ignored."""
-    token = _SEARCH_JOBS.set(n_jobs)
+    token = SEARCH_JOBS.set(n_jobs)
     try:
         yield
     finally:
-        _SEARCH_JOBS.reset(token)
-
-
-def asked_search_jobs() -> int | None:
-    """Return the number of threads that the enclosing :func:`search_jobs` sets, if there is one."""
-    return _SEARCH_JOBS.get()
+        SEARCH_JOBS.reset(token)
 
 
 # ------------------------------------------------------------------------------------------------ matrix products
@@ -148,14 +143,9 @@ class SharedLimit:
                     self._restore()
 
 
-@contextmanager
-def quiet_underflow() -> Iterator[None]:
-    """Ignore underflow, whatever the user set in numpy: kernels of distant points become zero, which is right.
-
-    A context manager or decorator.
-    """
-    with np.errstate(under="ignore"):
-        yield
+# Ignore underflow, whatever the user set in numpy: kernels of distant points become zero, which is right. A context
+# manager or decorator.
+quiet_underflow = functools.partial(np.errstate, under="ignore")
 
 
 @contextmanager
@@ -166,18 +156,24 @@ def one_blas_thread() -> Iterator[None]:
     affected until the block ends. Underflow is ignored in the block, as in :func:`quiet_underflow`.
     """
     with quiet_underflow(), _blas_limit(os.getpid()).held():
-        restore = _limit_threads(_blas_libraries(len(sys.modules))[1])
+        own = _blas_libraries(len(sys.modules))[1]
+        before = _set_threads(own, [1] * len(own))
         try:
             yield
         finally:
-            restore()
+            _set_threads(own, before)
 
 
 @functools.cache
 def _blas_limit(process: int) -> SharedLimit:
     """The limit of one process; in a forked process it is not in use yet."""
     del process
-    return SharedLimit(lambda: _limit_threads(_blas_libraries(len(sys.modules))[0]))
+
+    def change() -> Callable[[], Any]:
+        shared = _blas_libraries(len(sys.modules))[0]
+        return functools.partial(_set_threads, shared, _set_threads(shared, [1] * len(shared)))
+
+    return SharedLimit(change)
 
 
 @functools.lru_cache(maxsize=1)
@@ -192,21 +188,18 @@ def _blas_libraries(n_modules: int) -> tuple[list[Any], list[Any]]:
     return [library for library in found if library not in own], own
 
 
-def _limit_threads(libraries: list[Any]) -> Callable[[], None]:
-    """Give libraries one thread each. Returns a function that restores the previous limits."""
-    before = [library.num_threads for library in libraries]
-    _set_threads(libraries, [1] * len(libraries))
-    return functools.partial(_set_threads, libraries, before)
-
-
-def _set_threads(libraries: list[Any], counts: list[int]) -> None:
+def _set_threads(libraries: list[Any], counts: list[int]) -> list[int]:
+    """Give libraries numbers of threads; returns the previous ones."""
+    before = []
     for library, count in zip(libraries, counts, strict=True):
+        before.append(library.num_threads)
         # Newer versions accept changes only from the first thread that set a number; here another thread may
         # restore it.
         release = getattr(library, "clear_controlling_thread", lambda *, force: None)
         release(force=True)
         library.set_num_threads(count)
         release(force=True)
+    return before
 
 
 # ------------------------------------------------------------------------------------------------------- warnings

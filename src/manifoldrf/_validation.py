@@ -115,15 +115,14 @@ def check_jobs(n_jobs: Any, name: str = "n_jobs") -> int:
 
 def check_real(value: Any, name: str, interval: Interval) -> float:
     """Return ``value`` as a finite float inside the interval."""
-    rule = f"a number in {interval}"
     if isinstance(value, bool) or not isinstance(value, Real):
-        reject(name, rule, repr(value), TypeError)
+        reject(name, f"a number in {interval}", repr(value), TypeError)
     try:
         number = float(value)
     except OverflowError:  # an integer with more than 308 digits
         number = np.inf
     if number not in interval:
-        reject(name, rule, value)
+        reject(name, f"a number in {interval}", value)
     return number
 
 
@@ -178,7 +177,8 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 
     So are frames with sparse columns, or with several columns of one name.
     """
-    _refuse_frame(values, name)
+    if hasattr(values, "columns") or hasattr(values, "dtypes"):
+        _refuse_frame(values, name)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # a frame may have a column "_mask"
         reject(name, "without masked entries", f"{int(np.sum(np.ma.getmaskarray(values)))} of them")
     try:

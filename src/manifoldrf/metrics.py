@@ -37,15 +37,7 @@ def align(K: ArrayLike, reference: ArrayLike, method: str = "frobenius") -> Floa
     [[3.0, 0.0], [0.0, 3.0]]
     """
     check_option(method, "method", ALIGNMENTS)
-    found, exact = _pair(K, reference)
-    size = float((found * found).sum())
-    if size == 0:
-        return found.copy()
-    if method == "frobenius":
-        factor = np.sqrt(float((exact * exact).sum()) / size)
-    else:
-        factor = float((found * exact).sum()) / size
-    return np.asarray(factor * found)
+    return _pair(K, reference, method)[0]
 
 
 def relative_error(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = None) -> float:
@@ -61,8 +53,8 @@ def relative_error(K: ArrayLike, reference: ArrayLike, *, alignment: str | None 
     >>> round(relative_error([[1.1]], [[1.0]]), 6)
     0.1
     """
-    found, exact = _aligned_pair(K, reference, alignment)
-    return _relative(found - exact, exact)
+    found, exact = _pair(K, reference, alignment)
+    return frobenius(found - exact) / frobenius(exact)
 
 
 @dataclass(frozen=True)
@@ -124,7 +116,7 @@ def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = Non
     (0.025, 0.0, 0.025)
     """
     check_real(clamp, "clamp", POSITIVE)
-    found, exact = _aligned_pair(K, reference, alignment)
+    found, exact = _pair(K, reference, alignment)
     difference = found - exact
     size = np.abs(difference)
     relative = size / np.maximum(np.abs(exact), clamp)
@@ -136,7 +128,7 @@ def errors_of(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = Non
         mae=float(size.mean()),
         mean_re=float(relative.mean()),
         median_re=float(np.median(relative)),
-        frobenius=_relative(difference, exact),
+        frobenius=frobenius(difference) / frobenius(exact),
     )
 
 
@@ -150,22 +142,16 @@ def frobenius(matrix: FloatArray) -> float:
     return largest * float(np.linalg.norm(matrix / largest)) if 0 < largest < np.inf else largest
 
 
-def _aligned_pair(K: ArrayLike, reference: ArrayLike, alignment: str | None) -> tuple[FloatArray, FloatArray]:
-    found, exact = _pair(K, reference)
-    if alignment is None:
-        return found, exact
-    return align(found, exact, check_option(alignment, "alignment", ALIGNMENTS)), exact
-
-
-def _relative(difference: FloatArray, exact: FloatArray) -> float:
-    norm = frobenius(exact)
-    if norm == 0:
-        reject("reference", "a matrix that is not zero", "zeros only")
-    return frobenius(difference) / norm
-
-
-def _pair(K: ArrayLike, reference: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _pair(K: ArrayLike, reference: ArrayLike, alignment: str | None) -> tuple[FloatArray, FloatArray]:
+    """A matrix, scaled to the reference if asked, and the reference, which is not zero."""
     found, exact = check_points(K, "K"), check_points(reference, "reference")
     if found.shape != exact.shape:
         reject("K", f"of the shape {exact.shape} of the reference", found.shape)
-    return found, exact
+    if not exact.any():
+        reject("reference", "a matrix that is not zero", "zeros only")
+    if alignment is None:
+        return found, exact
+    size = float((found * found).sum()) or 1.0
+    if check_option(alignment, "alignment", ALIGNMENTS) == "frobenius":
+        return found * np.sqrt(float((exact * exact).sum()) / size), exact
+    return found * (float((found * exact).sum()) / size), exact

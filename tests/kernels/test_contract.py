@@ -25,7 +25,7 @@ from manifoldrf import (
     heat_graph,
     knn_graph,
 )
-from manifoldrf.kernels.graph_kernels import shifted
+from manifoldrf.kernels.named_kernels import shifted
 
 # Kernel, whether K is positive semi-definite on every graph, whether f >= 0 exists.
 TABLE = [

@@ -19,7 +19,7 @@ from manifoldrf import (
     knn_graph,
     mesh_graph,
 )
-from manifoldrf.kernels.manifold_kernels import GammaMixtureKernel
+from manifoldrf.kernels.named_kernels import GammaMixtureKernel
 
 SPHERE = Sphere()
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
 from manifoldrf import DiffusionKernel, FlatTorus, GraphWarning, PowerKernel, Sphere, compute_signatures, knn_graph
-from manifoldrf.paper.network import Network, fit_network, graph_distances
+from manifoldrf.paper import Network, fit_network, graph_distances
 
 GRAPH = knn_graph(Sphere().grid(400))
 STARTS, ANCHORS = np.arange(0, 400, 2), np.arange(0, 400, 4)
@@ -218,6 +218,6 @@ def test_torch_is_loaded_by_training_alone_and_keeps_its_threads(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(progress=stop_at(1))
     assert torch.get_num_threads() == 2
-    code = "import sys, manifoldrf.paper.network; assert 'torch' not in sys.modules"
+    code = "import sys, manifoldrf.paper; assert 'torch' not in sys.modules"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment)

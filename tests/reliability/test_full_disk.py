@@ -106,7 +106,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(program, disk, inp
         "--quiet",
     )
     words += ("--set", "field__epochs=12", "--set", f"field__checkpoint={state}")
-    stop = ("paper.network._Training.run_epoch", 11, 2)
+    stop = ("paper._Training.run_epoch", 11, 2)
     stopped = program.run(*words, cwd=inputs, kill_at=stop)
     assert stopped.code == 130, stopped.err
     disk.fill(0)

@@ -41,7 +41,7 @@ STAGES = {
     "weights of anchors": (FIT, "features.fit", 22),
     "error": (FIT, "features.errors", 10),
     "save": (FIT, "_files.os.fsync", 1),
-    "training": (TRAINING, "paper.network", 30),
+    "training": (TRAINING, "paper", 30),
     "features to npy": ((*TRANSFORM, "new.npy"), "features.feature_map", 50),
     "features to csv": ((*TRANSFORM, "new.csv"), "features.feature_map", 50),
     "features to npz": ((*TRANSFORM, "new.npz"), "features.feature_map", 50),
@@ -116,7 +116,7 @@ def test_signals_that_the_caller_has_turned_off_stay_off(program, folder):
 
 # ------------------------------------------------------------------------------------------------- resumption
 COUNTED = """
-from manifoldrf.paper.network import _Training as training
+from manifoldrf.paper import _Training as training
 run = training.run_epoch
 training.run_epoch = lambda *args: (print('epoch'), run(*args))[1]
 """
@@ -137,8 +137,8 @@ def trained(program, inputs, tmp_path_factory):
 @pytest.mark.parametrize(
     ("number", "place", "nth", "left"),  # epochs that are left after the last checkpoint, one in ten epochs
     [
-        (signal.SIGTERM, "paper.network._Training.save", 2, 14),
-        pytest.param(signal.SIGKILL, "paper.network.atomic_path", 2, 14, marks=pytest.mark.slow),
+        (signal.SIGTERM, "paper._Training.save", 2, 14),
+        pytest.param(signal.SIGKILL, "paper.atomic_path", 2, 14, marks=pytest.mark.slow),
     ],
 )
 def test_a_training_is_taken_up_with_the_same_bits(program, folder, trained, number, place, nth, left):

@@ -8,7 +8,7 @@ from scipy import linalg, sparse
 
 from manifoldrf.geometry.builders import knn_graph
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.kernels.named_kernels import DiffusionKernel
 from reproduction.mesh_data import builtin_mesh
 from reproduction.normals import (
     BIHARMONIC,

@@ -6,7 +6,7 @@ import numpy as np
 
 from manifoldrf.applications.interpolation import feature_action
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.kernels.named_kernels import DiffusionKernel
 from manifoldrf.metrics import relative_error
 from reproduction.mesh_data import builtin_mesh
 from reproduction.smoothers import (

@@ -38,7 +38,7 @@ from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.heat import heat_graph, space_of
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch
-from manifoldrf.kernels.manifold_kernels import HeatKernel
+from manifoldrf.kernels.named_kernels import HeatKernel
 
 __all__ = ["distances", "smooth"]
 

@@ -41,7 +41,7 @@ from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_grap
 from manifoldrf.geometry.csr import check_shape, reciprocal, row_peaks, scaled_both_ends, select_entries
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.kernels.named_kernels import DiffusionKernel
 
 __all__ = ["FieldInterpolator", "InterpolationWarning"]
 

@@ -25,8 +25,7 @@ from manifoldrf._validation import FloatArray
 from manifoldrf.features.rules import product
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
-from manifoldrf.kernels.graph_kernels import DiffusionKernel, RegularizedLaplacianKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel, MaternKernel, RegularizedLaplacianKernel
 
 # Ratios of noise to the mean of s: from data without noise to data that are only noise. Ends of a grid, see there.
 LOWEST, HIGHEST = 1e-8, 1e4

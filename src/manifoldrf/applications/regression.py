@@ -48,9 +48,8 @@ from manifoldrf.geometry.csr import as_dense, check_shape
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.kernels.roots import ASYMMETRIC
+from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
+from manifoldrf.kernels.named_kernels import HeatKernel
 
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge", "ManifoldScaleKernel"]
 

@@ -18,8 +18,7 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
-from manifoldrf.kernels.graph_kernels import PowerKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel
+from manifoldrf.kernels.named_kernels import HeatKernel, PowerKernel
 from manifoldrf.metrics import relative_error
 
 __all__ = ["ErrorEstimate", "FeatureWarning"]

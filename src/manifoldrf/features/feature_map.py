@@ -24,7 +24,7 @@ from manifoldrf.features.rules import (
 )
 from manifoldrf.geometry.csr import check_amounts, check_csr
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.paper.network import NetworkField
+from manifoldrf.paper import NetworkField
 
 
 @stored

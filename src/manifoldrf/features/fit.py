@@ -38,11 +38,10 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.paths import farthest_nodes, nearest_sources
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
-from manifoldrf.kernels.graph_kernels import shifted
-from manifoldrf.kernels.manifold_kernels import HeatKernel
+from manifoldrf.kernels.named_kernels import HeatKernel, shifted
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
 from manifoldrf.metrics import frobenius, relative_error
-from manifoldrf.paper.network import Network, TrainingInfo, fit_network
+from manifoldrf.paper import Network, TrainingInfo, fit_network
 from manifoldrf.signatures.teachers import Signatures, check_kernel, check_teacher, compute_signatures, row_memory
 
 FIELDS = ("auto", "step", "interpolated")
@@ -413,8 +412,9 @@ def fit_weights(
         if options.quadrature == "nnls" or (options.quadrature == "auto" and m <= 4096 and close):
             tried["nnls"] = nnls_weights(fitting.rows[:, anchors].toarray(), fitting.kernel, base)
     rows = held_out.rows[:, anchors].toarray()  # (h, m)
-    errors = {name: float(relative_error((rows * w) @ rows.T, held_out.kernel)) for name, w in tried.items()}
-    best = min(errors, key=lambda name: errors[name])  # ties go to the simplest method
+    scale = frobenius(held_out.kernel) or 1.0
+    errors = {name: frobenius((rows * w) @ rows.T - held_out.kernel) / scale for name, w in tried.items()}
+    best = min(errors, key=errors.__getitem__)  # ties go to the simplest method
     return Quadrature(tried[best], best, tuple(errors.items()))
 
 

@@ -13,7 +13,7 @@ from manifoldrf.features.fit import FrozenParamsMixin
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
+from manifoldrf.kernels.named_kernels import DiffusionKernel
 from manifoldrf.signatures.teachers import (
     Exact,
     Teacher,

@@ -29,7 +29,7 @@ from manifoldrf.geometry.neighbors import NeighborSearch, distances_between
 from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.geometry.spaces import AbstractSpace, PointSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
-from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+from manifoldrf.kernels.named_kernels import HeatKernel, MaternKernel
 
 __all__ = ["HeatGraph", "KnnGraph", "MeshGraph"]
 
@@ -179,7 +179,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
         return _given_graph(X, kernel, options)
     if isinstance(X, np.ndarray):
         _check_cloud(X)
-    in_steps = isinstance(kernel, AbstractKernel) and not _on_manifold_clock(kernel)
+    in_steps = isinstance(kernel, AbstractKernel) and stated_time(kernel) is None
     if isinstance(options, KnnGraph | MeshGraph) or (options is None and in_steps):
         return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps)
     given = options or HeatGraph()
@@ -296,15 +296,8 @@ def _given_graph(space: Any, kernel: Any, given: Any) -> BuiltGraph:  # noqa: C9
     return BuiltGraph(graph, kernel, dim, tuple(notes))
 
 
-def _on_manifold_clock(kernel: AbstractKernel) -> bool:
-    """Whether a kernel or a part of it is stated in the manifold clock."""
-    parts = kernel.get_params().values()
-    own = isinstance(kernel, HeatKernel) or (isinstance(kernel, MaternKernel) and kernel.clock == "manifold")
-    return own or any(isinstance(part, AbstractKernel) and _on_manifold_clock(part) for part in parts)
-
-
 def stated_time(kernel: Any) -> float | None:
-    """The shortest heat time that a kernel or its parts state; None if they state none."""
+    """The shortest heat time that a kernel or its parts state; None if they are in the graph clock."""
     if isinstance(kernel, HeatKernel):
         return kernel.t
     if isinstance(kernel, MaternKernel) and kernel.clock == "manifold":

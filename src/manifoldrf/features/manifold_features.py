@@ -44,9 +44,8 @@ from manifoldrf.geometry.graphs import Graph, GraphWarning, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams, ScaledKernel
-from manifoldrf.kernels.graph_kernels import DiffusionKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel
-from manifoldrf.paper.network import Network, TrainingInfo
+from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel
+from manifoldrf.paper import Network, TrainingInfo
 from manifoldrf.signatures.teachers import Walks, compute_signatures
 
 __all__ = ["ManifoldRandomFeatures", "heat_signature"]

@@ -29,8 +29,7 @@ from manifoldrf.features.graph_kernel import STEP_SHARE, GraphKernel, warn_of_fa
 from manifoldrf.features.rules import JoinedSteps, WalkStep, product, symmetric_product, times_table
 from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape, reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
-from manifoldrf.kernels.graph_kernels import PowerKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+from manifoldrf.kernels.named_kernels import HeatKernel, MaternKernel, PowerKernel
 from manifoldrf.kernels.series import SeriesKernel
 
 # Octaves that a kernel which is smooth in t takes to the next level; polynomials beyond theirs err by 9e-4 there.

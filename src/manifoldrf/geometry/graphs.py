@@ -142,7 +142,7 @@ class Graph:
     step_time: float | None = None
     n_steps: int | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self) -> None:  # noqa: C901  (one check for each part)
         if not sparse.issparse(self.affinity):
             rule = "a CSR array; Graph.from_affinity takes any matrix"
             reject("affinity", rule, type(self.affinity).__name__, TypeError)
@@ -151,17 +151,6 @@ class Graph:
         for name in ("points", "weights"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, read_only_view(getattr(self, name)))
-        self.check()
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        # Copies and pickles go through the constructor: arrays are read-only again, and cached values are dropped.
-        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
-
-    def __sklearn_clone__(self) -> Self:
-        return self
-
-    def check(self) -> None:
-        """Raise unless all parts have the same number of nodes, valid numbers and indices in range."""
         n = self.n_nodes
         check_csr("affinity", self.affinity, (n, n))
         if n == 0:
@@ -179,6 +168,13 @@ class Graph:
         check_on_metric(self.positions, self.metric)
         if self.extension is not None:
             self.extension.check(n, d)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        # Copies and pickles go through the constructor: arrays are read-only again, and cached values are dropped.
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+    def __sklearn_clone__(self) -> Self:
+        return self
 
     @classmethod
     def from_affinity(cls, affinity: Any, points: ArrayLike | None = None) -> "Graph":
@@ -344,24 +340,22 @@ class Graph:
         >>> round(knn_graph(Sphere().grid(4000)).time(20.0, dim=2), 4)
         0.0208
         """
-        return check_real(tau, "tau", NONNEGATIVE) * self._step_time(dim)
+        steps = check_real(tau, "tau", NONNEGATIVE)
+        if dim is not None:
+            check_integer(dim, "dim", 1)
+        if self.step_time is not None:
+            return steps * self.step_time
+        return steps * (self.step_size / (2 * (self._dimension if dim is None else dim)))
 
     def steps(self, t: float, dim: int | None = None) -> float:
         """Convert heat time ``t`` to a number of steps tau: the inverse of :meth:`time`."""
-        step = self._step_time(dim)
+        step = self.time(1.0, dim)
         if step == 0:
             raise ValueError(
                 "This graph has steps of length zero, so no number of steps takes a positive time: "
                 "it has no edges, or all its points are equal."
             )
         return check_real(t, "t", NONNEGATIVE) / step
-
-    def _step_time(self, dim: int | None) -> float:
-        if dim is not None:
-            check_integer(dim, "dim", 1)
-        if self.step_time is not None:
-            return self.step_time
-        return self.step_size / (2 * (self._dimension if dim is None else dim))
 
     def shortest_paths(self, sources: ArrayLike) -> FloatArray:
         """Lengths of the shortest paths along the edges.

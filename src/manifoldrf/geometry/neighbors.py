@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 
 from manifoldrf._codec import stored
 from manifoldrf._compiling import compiled
-from manifoldrf._runtime import asked_search_jobs, map_threads, thread_pool
+from manifoldrf._runtime import SEARCH_JOBS, map_threads, thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
 from manifoldrf.geometry.csr import check_shape, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -85,7 +85,7 @@ class NeighborSearch:
     @property
     def threads(self) -> int:
         """Number of threads: set by the caller, else by the search; at least 1."""
-        asked = asked_search_jobs()
+        asked = SEARCH_JOBS.get()
         n_jobs = self.n_jobs if asked is None else asked
         return 1 if n_jobs is None else check_jobs(n_jobs)
 

@@ -31,9 +31,8 @@ from manifoldrf._validation import (
 )
 from manifoldrf.geometry.csr import as_dense, csr_parts
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
+from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel, FrozenParams
 from manifoldrf.kernels.action import TOLERANCES, best_matrix, rows_of_expansion
-from manifoldrf.kernels.roots import ASYMMETRIC
 from manifoldrf.signatures.counts import build_count_table, propagate_counts
 from manifoldrf.signatures.frontier import push_frontier, rename_nodes
 from manifoldrf.signatures.walks import Law, pack_table, run_walks
@@ -445,13 +444,14 @@ class Plan:
 
     def joined(self, parts: list[Part], nodes: IntArray, start: float) -> Signatures:
         """Signatures from the rows of all nodes in order; ``start`` is the time at which the work began."""
-        stack = sparse.vstack if sparse.issparse(parts[0].rows) else np.concatenate
-        rows = parts[0].rows if len(parts) == 1 else stack([part.rows for part in parts])
-        errors, bounds = [part.stderr for part in parts], [part.bound for part in parts if part.bound is not None]
-        stderr = None if errors[0] is None else sparse.vstack(errors, format="csr")
-        spent = sum(part.n_steps for part in parts), time.perf_counter() - start
-        bound = max(bounds, default=None)
-        return Signatures(rows, nodes, self.teacher, self.asymmetric, *spent, stderr, bound)
+        rows, n_steps, stderr, bound = parts[0].rows, parts[0].n_steps, parts[0].stderr, parts[0].bound
+        if len(parts) > 1:
+            stack = sparse.vstack if sparse.issparse(rows) else np.concatenate
+            rows, n_steps = stack([part.rows for part in parts]), sum(part.n_steps for part in parts)
+            stderr = None if stderr is None else sparse.vstack([part.stderr for part in parts], format="csr")
+            bound = None if bound is None else max(part.bound or 0.0 for part in parts)
+        spent = time.perf_counter() - start
+        return Signatures(rows, nodes, self.teacher, self.asymmetric, n_steps, spent, stderr, bound)
 
 
 def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:

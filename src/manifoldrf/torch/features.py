@@ -15,7 +15,7 @@ from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.times import FAR, PreparedPoints, TimeRange
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.kernels.manifold_kernels import HeatKernel, MaternKernel
+from manifoldrf.kernels.named_kernels import HeatKernel, MaternKernel
 
 if TYPE_CHECKING:
     import torch

@@ -118,7 +118,7 @@ class TrainingInfo:
 
     Examples
     --------
-    >>> from manifoldrf.paper.network import TrainingInfo
+    >>> from manifoldrf.paper import TrainingInfo
     >>> TrainingInfo(1, "epochs", 1, (2.0,), (2.1,), 0.9, 0.3, 4.0, 800, 200, 0.1).stopped_by
     'epochs'
     """
@@ -360,7 +360,7 @@ def fit_network(  # noqa: PLR0913  (data, options, and what every fit has)
     --------
     >>> import numpy as np
     >>> from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph
-    >>> from manifoldrf.paper.network import Network, fit_network
+    >>> from manifoldrf.paper import Network, fit_network
     >>> graph, starts, anchors = knn_graph(Sphere().grid(300)), np.arange(0, 300, 3), np.arange(0, 300, 10)
     >>> rows = compute_signatures(graph, DiffusionKernel(10.0), starts).rows[:, anchors]
     >>> field, info = fit_network(graph, starts, anchors, rows, Network(epochs=2), unit=np.exp(5.0), seed=0)

@@ -1,1 +1,0 @@
-"""What only the paper's recipe needs."""
