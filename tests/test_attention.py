@@ -249,28 +249,3 @@ def test_modules_are_copied_stored_and_drawn_by_a_generator(features):
 
 
 # What all wrappers treat alike
-
-
-@pytest.mark.parametrize("hidden", [-1e9, -torch.inf, -1e-3, torch.nan, torch.inf])
-def test_additive_masks_are_refused_with_the_boolean_form(features, hidden):
-    visible = torch.tensor([True, False, True])
-    additive = torch.where(visible, 0.0, hidden)
-    phi, v = draw(3, 2, dtype=torch.float32), draw(3, 2, dtype=torch.float32)
-    with pytest.raises(ValueError, match=r"`weights` must be boolean .* `mask == 0`"):
-        linear_attention(phi, phi, v, weights=additive)
-    attend = ManifoldAttention(features, 2)
-    with pytest.raises(ValueError, match=r"`key_mask` must be boolean .* `mask == 0`"):
-        attend(places(3), v, additive)
-    assert torch.equal(attend(places(3), v, additive == 0), attend(places(3), v, visible.float()))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_no_points_give_no_rows(features, causal):
-    for batch in ((), (2,)):
-        phi, v = torch.ones(*batch, 0, 3), torch.ones(*batch, 0, 5)
-        assert linear_attention(phi, phi, v, causal).shape == (*batch, 0, 5)
-        for content in (0, 2):
-            attend = ManifoldAttention(features, 4, content_features=content, causal=causal)
-            assert attend(torch.ones(*batch, 0, 3), torch.ones(3, *batch, 0, 4)).shape == (3, *batch, 0, 4)
-    assert attend.precompute(torch.ones(0, 3)).groups[0].shape == (0, 128)
-    assert torch.equal(linear_attention(torch.ones(4, 3), torch.ones(0, 3), torch.ones(0, 5)), torch.zeros(4, 5))

@@ -11,7 +11,6 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from manifoldrf import (
-    FarQueryWarning,
     FeatureWarning,
     HeatKernel,
     ManifoldGaussianProcess,
@@ -89,39 +88,6 @@ def test_the_kernel_and_its_slope_are_continuous_between_octaves(family, points)
         slopes.append(module.raw_t.grad.item())
     assert values[0] == pytest.approx(values[1], rel=1e-3)
     assert slopes[0] == pytest.approx(slopes[1], rel=1e-2)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
-def test_sums_are_in_single_precision_and_results_in_that_of_the_points(family, points, dtype, tolerance):
-    module = DifferentiableFeatures(family, 0.3)
-    exact = family.at(0.3).kernel_matrix(points.to(dtype).double().numpy())
-    assert module.root(points.to(dtype)).dtype == torch.float32
-    assert module(points.to(dtype)).dtype == dtype
-    assert_allclose(module.kernel(points.to(dtype)).detach().double(), exact, atol=tolerance)
-
-
-def test_a_state_is_the_same_time_in_another_range(family, points):
-    module = DifferentiableFeatures(family, 0.3)
-    narrower = ManifoldRandomFeatures(times=(0.2, 0.4), random_state=0, n_jobs=1).fit(Sphere())
-    other = DifferentiableFeatures(narrower, 0.25)
-    other.load_state_dict(module.state_dict())
-    assert other.t.item() == pytest.approx(0.3, rel=1e-5)
-    other.load_state_dict(DifferentiableFeatures(family, 1.0).state_dict())
-    with pytest.raises(ValueError, match=r"in the range of this fit, 0\.2 to 0\.4"):
-        other(points)
-
-
-@pytest.mark.parametrize("kernel", [0.3, MATERN, None])
-def test_no_points_give_no_rows(family, kernel):
-    module = DifferentiableFeatures(family.at(0.3)) if kernel is None else DifferentiableFeatures(family, kernel)
-    n_columns = module(torch.as_tensor(Sphere().sample(1, seed=0)).float()).shape[-1]
-    assert module(torch.ones(2, 0, 3)).shape == (2, 0, n_columns)
-    assert module.kernel(torch.ones(0, 3), torch.ones(0, 3)).shape == (0, 0)
-
-
-def test_points_off_the_space_are_reported(family):
-    with pytest.warns(FarQueryWarning):
-        DifferentiableFeatures(family, 0.3)(torch.tensor([[0.0, 0.0, 9.0]]))
 
 
 def test_parameters_survive_their_state_and_features_their_file(family, points, tmp_path):
@@ -234,25 +200,6 @@ def test_a_trained_kernel_is_at_least_as_likely(family, data, start):
     model.train(), likelihood.train()
     optimizer.step(loss)
     assert -len(y) * loss().item() > own.log_marginal_likelihood_ - 0.5
-
-
-def test_the_kernel_of_more_points_than_features_is_low_rank(family):
-    few, many = (torch.as_tensor(Sphere().sample(n, seed=8)) for n in (20, 300))
-    kernel = ManifoldKernel(family, 0.5).double()
-    names = [type(kernel(x).evaluate_kernel()).__name__ for x in (few, many)]
-    assert names == ["DenseLinearOperator", "LowRankRootLinearOperator"]
-    assert_allclose(kernel(many).to_dense().detach()[:5, :5], kernel.module.kernel(many[:5]).detach(), atol=1e-12)
-
-
-def test_kernels_of_gpytorch_can_be_combined(family, data):
-    x = data[0]
-    both = torch.as_tensor(np.column_stack([x, np.linspace(0, 1, len(x))]))  # the sphere and time
-    on_the_sphere = ManifoldKernel(family, 0.3, active_dims=(0, 1, 2)).double()
-    in_time = gpytorch.kernels.RBFKernel(active_dims=(3,)).double()
-    found = (on_the_sphere * in_time + on_the_sphere)(both).to_dense()
-    exact = family.at(0.3).kernel_matrix(x) * (in_time(both).to_dense().detach().numpy() + 1)
-    assert_allclose(found.detach(), exact, atol=1e-5)
-    assert_allclose(on_the_sphere(both, diag=True).detach(), np.diag(family.at(0.3).kernel_matrix(x)), atol=1e-5)
 
 
 @pytest.mark.slow

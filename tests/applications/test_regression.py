@@ -13,8 +13,6 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from manifoldrf import (
-    CosineKernel,
-    DiffusionKernel,
     FarQueryWarning,
     FeatureWarning,
     HeatKernel,
@@ -286,22 +284,6 @@ def test_data_rougher_than_the_steps_of_the_graph_are_warned_of():
         process(HeatKernel(0.4), space=graph).fit(NODES[::2], smooth[::2])
 
 
-def test_kernels_without_a_time_are_taken_as_they_are():
-    assert processes.stretched(CosineKernel(), 2.0, GRAPH) is None
-    assert processes.stretched(
-        2.0 * DiffusionKernel(3.0) + DiffusionKernel(1.0), 2.0, GRAPH
-    ) == 2.0 * DiffusionKernel(6.0) + DiffusionKernel(2.0)
-    model = process(gaussian).fit(X, Y)
-    assert model.trials_ == ()
-    np.testing.assert_array_equal(model.predict(NODES), process(gaussian, optimize=False).fit(X, Y).predict(NODES))
-    K = model.features_.kernel_matrix(X)
-    assert np.linalg.norm(K - gaussian(X, X)) < 0.05 * np.linalg.norm(K)  # still a function of the space
-
-
-def gaussian(first, second):
-    return np.exp(-((first[:, None] - second) ** 2).sum(axis=2) / 0.4)
-
-
 @pytest.mark.parametrize("levels", [LEVELS, {}])
 def test_off_the_space_the_process_is_as_uncertain_as_before_any_data(levels):
     model = process(**levels).fit(X, Y)
@@ -452,23 +434,6 @@ def test_ridge_takes_any_transformer():
 
 
 # ------------------------------------------------------------------------------------------------------- bad input
-def test_bad_calls_are_named(fitted):
-    with pytest.raises(ValueError, match="`return_std` must be False"):
-        fitted.predict(NODES, return_std=True, return_cov=True)
-    with pytest.raises(ValueError, match="`n_samples` must be an integer"):
-        fitted.sample_posterior(NODES, 0)
-    with pytest.raises(ValueError, match="`alpha` must be 'cv' or a number"):
-        ManifoldRidge(alpha="gcv").fit(X, Y)
-    with pytest.raises(TypeError, match="`features` must be None or a transformer"):
-        ManifoldRidge(features="auto").fit(X, Y)
-    for weights, rule in ([1.0], "shape"), (np.full(60, -1.5), "finite and nonneg"), (np.eye(60)[3], "not zero"):
-        with pytest.raises(ValueError, match=f"`sample_weight` must be .*{rule}"):
-            process().fit(X, Y, sample_weight=weights)
-    for values, rule in (np.where(np.arange(60) == 7, np.nan, Y), "finite.*index .7"), (Y[:59], "60 values"):
-        with pytest.raises(ValueError, match=f"`y` must be {rule}"):
-            ManifoldRidge().fit(X, values)
-
-
 @pytest.mark.parametrize("variance", [0.7, "auto"])
 def test_a_noise_too_small_to_resolve_is_raised_and_changes_nothing_else(variance):
     """However small it is, variance and standard deviations are those of data without noise."""

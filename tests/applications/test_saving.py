@@ -10,7 +10,6 @@ import polars
 import pytest
 from command_line import invoke
 from oracles import sphere_mesh
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_approximation import RBFSampler
 
@@ -132,21 +131,3 @@ def test_files_whose_parts_do_not_fit_together_are_refused(name, attribute, chan
     with pytest.raises(ModelFileError) as caught:
         load(path)
     assert text in str(caught.value)
-
-
-def test_notebooks_show_what_was_fitted_and_compute_nothing(model, monkeypatch):
-    monkeypatch.setattr("manifoldrf.features.manifold_features.graph_error", lambda *_: pytest.fail("computed"))
-    shown = model._repr_html_()
-    assert shown.startswith("<table><caption")
-    assert f"<b>{type(model).__name__}, fitted</b>" in shown
-    if isinstance(model, FieldInterpolator):
-        expected = ["100 of 300", "300 nodes", model.method_]
-        expected += [f">{model.tau_:g}</td>"] if model.tau_ is not None else []
-    else:
-        expected = ["features"]
-    if isinstance(model, ManifoldRidge):
-        expected += [f">{model.loo_error_:.3g}, root mean square</td>"]
-    if isinstance(model, ManifoldGaussianProcess):
-        expected += [", ".join(f"{part:.4g}" for part in np.ravel(model.noise_variance_))]
-    assert [text for text in expected if text not in shown] == []
-    assert "sk-container" in clone(model)._repr_html_()  # scikit-learn's own, before the fit

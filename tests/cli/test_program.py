@@ -155,23 +155,6 @@ class TestFit:
         monkeypatch.setattr(ManifoldRandomFeatures, "save", unheard)
         assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", *FIT) == 130
 
-    def test_ctrl_c_after_the_work_says_what_is_there(self, folder, monkeypatch, capsys, tmp_path):
-        def interrupted(*_, **__):
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(program, "show", interrupted)
-        target = tmp_path / "m.safetensors"
-        assert main(monkeypatch, "fit", folder / "sphere.npy", "-o", target, *FIT) == 130
-        assert capsys.readouterr().err == f"interrupted: written before, and complete: {target}\n"
-        assert load(target).n_features_in_ == 3
-
-    @pytest.mark.parametrize(("t", "said"), [(5, True), (0.1, False)])
-    def test_quiet_fits_still_say_that_a_model_is_useless(self, folder, tmp_path, t, said):
-        result = invoke("fit", folder / "sphere.npy", "-o", tmp_path / "m.safetensors", "-t", t, "-q")
-        assert result.stdout == ""
-        assert ("Note: The kernel is nearly constant" in result.stderr) is said
-        assert said or result.stderr == ""
-
 
 class TestTransform:
     @pytest.mark.parametrize(

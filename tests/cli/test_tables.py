@@ -100,18 +100,6 @@ def test_missing_values_are_an_error_by_default(folder, tmp_path):
     assert invoke("fit", tmp_path / "nan.npy", *options, "--missing", "drop").exit_code == 0
 
 
-def test_only_missing_values_are_left_out(tmp_path):
-    (tmp_path / "p.csv").write_text("x,y\n1,\n2,3\n4,inf\n")
-    result = invoke("fit", tmp_path / "p.csv", "-o", tmp_path / "m.safetensors", "--missing", "drop")
-    assert "Got inf in row 3, column 2" in str(result.exception)
-    (tmp_path / "p.csv").write_text("x,y\n1,\n2,3\n4,five\n")
-    result = invoke("fit", tmp_path / "p.csv", "-o", tmp_path / "m.safetensors", "--missing", "drop")
-    assert "Got 'five' in line 4, column 2" in str(result.exception)
-    (tmp_path / "p.csv").write_text("x,y\n1,\n,2\n")
-    result = invoke("fit", tmp_path / "p.csv", "-o", tmp_path / "m.safetensors", "--missing", "drop")
-    assert "must be an array with at least 2 row(s)" in str(result.exception)
-
-
 @pytest.mark.parametrize("chunk", [7, 1000])
 def test_transform_copies_id_and_label_to_a_csv_file(folder, tmp_path, chunk):
     options = ("--id", "subject", "--label", "class", "--missing", "drop", "--chunk-size", chunk)

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from PIL import Image
 
-from manifoldrf import Counts, DiffusionKernel, HeatKernel, Sphere, thin
+from manifoldrf import Counts, DiffusionKernel, HeatKernel, Sphere
 from manifoldrf.explorer.page import explore
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -172,80 +172,6 @@ def test_values_are_those_of_python(visit, features):
     assert page.evaluate(f"explorer.valueAt('kernel', {x}, {ids[5]})") == pytest.approx(shown["kernel"][5])
 
 
-def test_fewer_features_have_raised_weights(visit, features):
-    page = visit()
-    ids = page.evaluate("explorer.ids")
-    first = thin(features.graph_.positions[features.anchors_], 40)
-    phi = features.transform(features.graph_.positions[ids])[:, first]
-    raised = features.weights_.sum() / features.weights_[first].sum()
-    values = np.array(page.evaluate(f"explorer.fieldOf('kernel', {ids[0]}, 40)"))
-    assert_allclose(values, raised * phi @ phi[0], atol=1e-3 * values.max())
-    page.locator("#features").focus()
-    for _ in range(60):
-        page.keyboard.press("ArrowLeft")
-    fewer = state(page)["features"]
-    assert 1 < fewer < 200
-    assert f"{fewer} of 300" in page.inner_text("#features-text")
-    assert f"Those of the first {fewer} are multiplied by" in page.inner_text("#features-note")
-
-
-def test_a_screen_reader_hears_what_is_new_and_nothing_else(visit):
-    page = visit()
-    page.evaluate(
-        "window.changes = 0; new MutationObserver(list => { changes += list.length; })"
-        ".observe(document.getElementById('selected'), { childList: true, characterData: true, subtree: true })"
-    )
-    page.locator("#canvas").focus()
-    page.keyboard.press("l")
-    page.keyboard.press("a")
-    page.keyboard.press("ArrowLeft")
-    assert page.evaluate("changes") == 0
-    page.keyboard.press("n")
-    assert page.evaluate("changes") > 0
-    page.locator("#link").click()
-    until(page, "['Copied', 'See the address bar'].includes(document.getElementById('said').textContent)")
-    assert page.get_attribute("#features-text", "aria-live") == "off"
-
-
-def test_the_value_under_the_cursor_is_shown(visit):
-    page = visit()
-    _, x, y = front_point(page, 10)
-    page.mouse.move(x, y)
-    page.locator("#hover").wait_for(state="visible")
-    text = page.inner_text("#hover")
-    shown = int(re.search(r"point (\d+)", text)[1])
-    value = page.evaluate(f"explorer.valueAt('kernel', explorer.state.point, {shown})")
-    assert float(re.search(r"K\(x, y\) = ([\d.]+)", text)[1]) == pytest.approx(value, rel=1e-3)
-    page.mouse.move(5, 5)
-    page.locator("#hover").wait_for(state="hidden")
-
-
-def test_keys_reach_layers_points_and_the_camera(visit):
-    page = visit()
-    page.locator("#canvas").focus()
-    first = state(page)
-    for key, layer in zip("1234", LAYERS, strict=True):
-        page.keyboard.press(key)
-        assert state(page)["layer"] == layer
-        assert page.locator(f'input[value="{layer}"]').is_checked()
-    page.keyboard.press("n")
-    assert state(page)["point"] != first["point"]
-    page.keyboard.press("p")
-    assert state(page)["point"] == first["point"]
-    page.keyboard.press("l")
-    page.keyboard.press("a")
-    assert (state(page)["log"], state(page)["anchors"]) == (not first["log"], not first["anchors"])
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("+")
-    assert "view=" in state(page)["hash"]
-    page.keyboard.press("r")
-    assert "view=" not in state(page)["hash"]
-    page.keyboard.press("?")
-    assert page.locator("#keys").is_visible()
-    page.keyboard.press("Escape")
-    assert not page.locator("#keys").is_visible()
-
-
 def test_a_link_brings_everything_back(visit):
     page = visit("#p=77&layer=exact&m=50&log=1&decades=3&anchors=0&view=0.1,0.2,0.3,0.9,0.7,0.1,-0.1")
     first = state(page)
@@ -281,33 +207,6 @@ def test_links_without_sense_are_ignored(visit):
     page.keyboard.press("ArrowLeft")
     turned = [float(part) for part in state(page)["hash"].split("view=")[1].split(",")]
     assert np.linalg.norm(turned[:4]) == pytest.approx(1, abs=1e-3)
-
-
-@pytest.mark.slow
-def test_a_phone_needs_no_sideways_scrolling(visit):
-    page = visit("#log=1", width=390, height=844, has_touch=True, is_mobile=True, device_scale_factor=2)
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    assert page.locator("#controls").bounding_box()["y"] >= page.locator("#canvas").bounding_box()["height"]
-    small = page.evaluate(
-        "[...document.querySelectorAll('button, input[type=range], input[type=number], label, summary')]"
-        ".filter(e => e.offsetParent && e.getBoundingClientRect().height < 44).map(e => e.id || e.textContent)"
-    )
-    assert small == []
-    before = state(page)["point"]
-    _, x, y = front_point(page, 60)
-    page.touchscreen.tap(x, y)
-    assert state(page)["point"] != before
-    page.locator("#hover").wait_for(state="visible")
-
-
-def test_the_button_switches_between_light_and_dark(visit):
-    page = visit()
-    light = picture(page)[5, 5].sum()
-    for pressed, is_dark in (("true", True), ("false", False)):
-        page.locator("#theme").click()
-        assert page.get_attribute("#theme", "aria-pressed") == pressed
-        assert (picture(page)[5, 5].sum() < 250) == is_dark
-    assert picture(page)[5, 5].sum() == light > 600
 
 
 def test_a_mesh_is_clicked_at_its_vertices_and_lacks_layers_off_the_nodes(

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manifoldrf import Counts, DiffusionKernel, FarQueryWarning, HeatKernel, Sphere, TriangleMesh, knn_graph, load
-from manifoldrf.explorer.contents import coarse_faces, normals_and_radii, oriented, quantised
+from manifoldrf import Counts, DiffusionKernel, FarQueryWarning, HeatKernel, Sphere, knn_graph, load
+from manifoldrf.explorer.contents import normals_and_radii, oriented, quantised
 from manifoldrf.explorer.page import explore
 
 
@@ -98,29 +98,6 @@ class TestShapes:
         levels = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
         assert_allclose(scales, np.abs(values).max(axis=0) / levels)
 
-    @pytest.mark.parametrize("curve", [0.0, 1.0])
-    def test_discs_of_random_points_leave_no_gap(self, curve):
-        """Nearly every place of a torus, or of a flat ring away from its rims, lies on the disc of some point."""
-        rng = np.random.default_rng(0)
-
-        def places(n, margin=0.0):
-            a, b = 2 * np.pi * rng.random((2, n))
-            if curve:
-                return np.stack(
-                    [(1 + 0.4 * np.cos(b)) * np.cos(a), (1 + 0.4 * np.cos(b)) * np.sin(a), 0.4 * np.sin(b)], 1
-                )
-            radius = np.sqrt(rng.uniform((0.5 + margin) ** 2, (1.5 - margin) ** 2, n))
-            return np.stack([radius * np.cos(a), radius * np.sin(a), np.zeros(n)], 1)
-
-        points = places(1500)
-        normals, radii, spacing = normals_and_radii(points)
-        steps = places(4000, margin=0.1)[:, None] - points
-        heights = np.einsum("qni,ni->qn", steps, normals)
-        across = np.sqrt(np.maximum((steps**2).sum(axis=2) - heights**2, 0))
-        covered = ((across <= radii) & (np.abs(heights) < 0.1)).any(axis=1)
-        assert covered.mean() > 0.9995
-        assert radii.max() <= 4 * spacing
-
     def test_spheres_have_normals_and_space_and_curves_have_none(self):
         points = Sphere().grid(2000)
         assert np.median(np.abs((normals_and_radii(points)[0] * points).sum(axis=1))) > 0.999
@@ -143,15 +120,6 @@ class TestShapes:
         strip = np.array([[k % 5, (k + 1) % 5, (k + 2) % 5] for k in range(5)])  # a Moebius strip
         assert_array_equal(np.sort(oriented(strip), axis=1), np.sort(strip, axis=1))
         assert oriented(strip[:0]).shape == (0, 3)
-
-    def test_a_coarse_mesh_stays_closed_in_one_piece(self, torus_mesh):
-        mesh = torus_mesh(60, 30)
-        kept = np.sort(np.random.default_rng(0).permutation(mesh.n_vertices)[:900])
-        faces = coarse_faces(mesh, kept)
-        assert len(np.unique(faces)) > 0.98 * len(kept)
-        assert (np.diff(np.sort(faces, axis=1), axis=1) > 0).all()
-        coarse = TriangleMesh(mesh.vertices[kept], faces)
-        assert coarse.area == pytest.approx(mesh.area, rel=0.1)
 
 
 class TestContents:
@@ -248,13 +216,6 @@ class TestSize:
         exact = smooth.kernel_matrix(smooth.graph_.positions[contents.ids])
         assert np.abs(contents.kernel - exact).max() / exact.max() == pytest.approx(page.error, rel=1e-6)
 
-    def test_pages_too_small_for_their_kernel_are_refused_and_nothing_is_written(self, smooth, tmp_path):
-        fixed = explore(Sphere().grid(2), fields={"x": [0.0, 1.0]}).n_bytes
-        for limit in (1, fixed + 3000):
-            with pytest.raises(ValueError, match="`max_bytes` must be"):
-                explore(smooth, tmp_path / "page.html", max_bytes=limit)
-        assert list(tmp_path.iterdir()) == []
-
     def test_a_thinned_mesh_is_joined_again(self, torus, tmp_path):
         page = explore(torus, tmp_path / "page.html", n_points=150)
         contents = Contents(page.path)
@@ -325,11 +286,6 @@ class TestOwnFields:
         for name, array in sphere_page[1].arrays.items():
             assert_array_equal(page.arrays[name], array)
 
-    def test_a_model_of_a_mesh_shows_fields_at_its_vertices(self, torus):
-        mesh = torus.graph_.extension.whole_mesh()
-        page = Contents(explore(torus, fields={"x": mesh.vertices[:, 0]}))
-        assert_array_equal(page.arrays["own0"], mesh.vertices[page.ids, 0])
-
     def test_clouds_graphs_and_frames_are_taken(self):
         points = Sphere().sample(150, seed=0)
         frame = pd.DataFrame({"height": points[:, 2], "half": np.where(points[:, 0] > 0, 1, np.nan)})
@@ -347,16 +303,6 @@ class TestOwnFields:
         assert not Tags(page.html).open
         assert Tags(page.html).seen.count("b") == Tags(sphere_page[1].text).seen.count("b") + 3
         assert [field["name"] for field in Contents(page).meta["fields"]] == [*names[:2], "a\ufffd\ufffdb\ufffd"]
-
-    def test_too_many_fields_are_drawn_at_fewer_points(self, torus_mesh):
-        mesh = torus_mesh(100, 60)
-        rng = np.random.default_rng(0)
-        fields = {f"field {k}": rng.standard_normal(mesh.n_vertices) for k in range(5)}
-        page = explore(mesh, fields=fields, max_bytes=250_000)
-        assert page.n_bytes <= 250_000
-        assert page.left_out == (f"{page.n_points} of 6000 vertices are drawn, joined by coarser triangles.",)
-        with pytest.raises(ValueError, match=r"`max_bytes` must be at least \d+"):
-            explore(mesh, fields=fields, max_bytes=10)
 
     def test_without_a_path_nothing_is_written(self, torus_mesh, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)

@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
-from manifoldrf import Counts, DiffusionKernel, Exact, GraphRandomFeatures, HeatKernel, Sphere, Walks, knn_graph
+from manifoldrf import Counts, DiffusionKernel, Exact, GraphRandomFeatures, Sphere, Walks, knn_graph
 
 GRAPH = knn_graph(Sphere().grid(100))
 KERNEL = DiffusionKernel(4.0)
@@ -49,11 +49,6 @@ def test_normalized_features_have_unit_kernels_on_average():
     assert isinstance(phi, np.ndarray)
     assert (phi**2).sum(axis=1).mean() == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(phi @ phi.T / model.scale_**2, K, atol=4e-8)
-
-
-def test_kernels_are_resolved_and_have_a_default():
-    assert GraphRandomFeatures().fit(GRAPH).kernel_ == DiffusionKernel(10.0)
-    assert GraphRandomFeatures(HeatKernel(0.05)).fit(GRAPH).kernel_ == HeatKernel(0.05).on(GRAPH)
 
 
 def test_parameters_of_kernel_and_teacher_are_those_of_the_estimator():

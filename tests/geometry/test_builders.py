@@ -239,22 +239,6 @@ def test_local_bandwidths_see_no_change_of_scale_between_regions():
     np.testing.assert_allclose(affinity[:60, :60], affinity[60:, 60:], rtol=1e-8)  # 100 + x rounds at 1e-14
 
 
-def test_a_new_point_has_the_local_bandwidth_that_a_node_would_have():
-    points = cloud(80, 4)
-    whole = knn_graph(points, n_neighbors=9, bandwidth="local").affinity.toarray()[0]
-    found = knn_graph(points[1:], n_neighbors=9, bandwidth="local").extend(points[:1]).toarray()[0]
-    own = np.sort(np.linalg.norm(points[1:] - points[0], axis=1))[:9]
-    reached = np.flatnonzero(found) + 1
-    assert len(reached) == 9
-    # The widths of some nodes change when their neighbour is taken away, that of the point itself does not.
-    np.testing.assert_allclose(np.linalg.norm(points[reached] - points[0], axis=1).max(), own[-1], rtol=1e-12)
-    np.testing.assert_allclose(found[reached - 1], whole[reached], rtol=0.35)
-    distance = cdist(points[1:], points[1:])
-    width = np.sort(distance, axis=1)[:, 7][reached - 1] * own[6]
-    gaps = np.linalg.norm(points[reached] - points[0], axis=1)
-    np.testing.assert_allclose(found[reached - 1], np.exp(-(gaps**2) / width), rtol=1e-12)
-
-
 def test_points_that_coincide_with_many_others_have_a_typical_local_bandwidth():
     points = np.concatenate([np.zeros((9, 2)), cloud(30, 2)])
     with pytest.warns(GraphWarning, match="9 points coincide"):
@@ -361,12 +345,6 @@ def test_an_edge_too_long_for_its_affinity_is_no_edge():
     assert graph.affinity.data.min() > 0
     assert graph.n_components == 2
     assert np.isinf(graph.shortest_paths(0)[0, 4])
-
-
-def test_coincident_vertices_are_reported_with_the_remedy():
-    mesh = TriangleMesh([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], [[0, 1, 2], [3, 5, 4]])
-    with pytest.warns(GraphWarning, match=r"4 points coincide with another \(remedy: merge them.*2 pieces"):
-        mesh_graph(mesh, weights="unit")
 
 
 @pytest.mark.parametrize("unit", [1e-100, 1e100])

@@ -291,10 +291,6 @@ class TestClosestPoints:
         mesh = TriangleMesh(vertices, [[0, 1, 2], [3, 3, 3]])
         self.check(mesh, np.random.default_rng(2).normal(size=(50, 3)) * 4)
 
-    def test_points_of_the_surface_are_their_own_nearest_points(self, cube):
-        sample = cube.sample(500, seed=0)
-        np.testing.assert_allclose(cube.closest_points(sample.points).points, sample.points, atol=1e-15)
-
 
 class TestFiles:
     @pytest.mark.parametrize("kind", ["ply", "obj", "off", "glb"])
@@ -329,10 +325,3 @@ class TestRealScan:
         assert bunny.vertex_areas().sum() == pytest.approx(bunny.area, rel=1e-12)
         sample = bunny.sample(2000, seed=0)
         np.testing.assert_allclose(bunny.closest_points(sample.points).points, sample.points, atol=1e-12)
-
-
-def test_a_line_on_the_rim_does_not_close_the_boundary():
-    vertices = [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
-    mesh = TriangleMesh(vertices, [[0, 1, 2], [0, 2, 3], [0, 1, 1]])
-    assert mesh.boundary_vertices.tolist() == [0, 1, 2, 3]
-    assert mesh.report().boundary_loops == 1

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
-from manifoldrf import DiffusionKernel, FlatTorus, GraphWarning, PowerKernel, Sphere, compute_signatures, knn_graph
+from manifoldrf import DiffusionKernel, FlatTorus, GraphWarning, Sphere, compute_signatures, knn_graph
 from manifoldrf.paper import Network, fit_network, graph_distances
 
 GRAPH = knn_graph(Sphere().grid(400))
@@ -176,12 +176,6 @@ def test_a_checkpoint_of_another_training_or_a_damaged_file_is_refused(tmp_path)
         fit(checkpoint=checkpoint, seed=None)
 
 
-def test_a_series_without_a_first_term_gets_a_unit_of_its_own():
-    field, info = fit(signatures(kernel=PowerKernel(8)))
-    assert info.n_train > 100  # the threshold is one of the paper's unit
-    assert field.bounds.max() < 2 * signatures(kernel=PowerKernel(8)).max()
-
-
 def test_lengths_in_other_units_change_nothing_but_rounding():
     moved = knn_graph(1000 * Sphere().grid(400) + 5000)
     first, second = fit()[0].values(NEW), fit(signatures(moved), moved)[0].values(1000 * NEW + 5000)
@@ -204,11 +198,6 @@ def test_distances_at_nodes_are_shortest_paths_for_any_number_of_threads():
         apart = knn_graph(np.vstack([Sphere().grid(50), Sphere().grid(50) + 9]), n_neighbors=4)
     found = graph_distances(apart, np.array([0])).at(apart.points)
     assert found.max() == found[60:].min() == 2 * found[:50].max()  # unreachable
-
-
-def test_options_are_parameters_by_name():
-    assert Network().get_params()["batch"] == 1024
-    assert Network(hidden=[8]).with_params(epochs=5) == Network(epochs=5, hidden=(8,))
 
 
 def test_torch_is_loaded_by_training_alone_and_keeps_its_threads(tmp_path):

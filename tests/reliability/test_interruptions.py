@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from command_line import main
 from warm_program import contents
 
-from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, cli, load
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, load
 from manifoldrf._codec import load_value, save_value
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -216,22 +215,6 @@ def test_the_library_installs_no_handlers_and_the_program_takes_its_own_back(mon
     assert handlers() == before
     assert len(during) == 2
     assert not set(during) & set(before)
-
-
-def test_the_program_runs_in_a_thread_which_has_no_signals(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["manifoldrf", "--version"])
-    codes = []
-
-    def run():
-        try:
-            cli.main()
-        except SystemExit as stopped:
-            codes.append(stopped.code)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert codes in ([None], [0])
 
 
 # --------------------------------------------------------------------------------------------- every single line

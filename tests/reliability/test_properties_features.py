@@ -247,23 +247,3 @@ def test_features_fade_to_zero_away_from_the_space(points, t, field, direction):
     assert np.isfinite(distances).all()
     assert distances[0] == 0
     assert (np.diff(distances[2:]) > 0).all()  # beyond the space, which is 2 wide
-
-
-@pytest.mark.slow  # writing files to disk takes most of the time
-@holds_for(points=SURFACES, t=TIMES, field=FIELDS, seed=SEEDS)
-def test_kernel_and_action_are_those_of_the_features_and_files_keep_the_bits(points, t, field, seed):
-    features = fit(points, HeatKernel(t), n_features=12, field=field, random_state=seed)
-    queries = around(points, seed)
-    rows = features_of(features, queries)
-    kernel = quietly(features.kernel_matrix, queries)
-    size = np.abs(kernel).max(initial=0.0)
-    np.testing.assert_allclose(kernel, rows @ rows.T, rtol=0, atol=1e-13 * size)
-    np.testing.assert_allclose(kernel, kernel.T, rtol=0, atol=1e-13 * size)
-    assert np.linalg.eigvalsh(kernel).min() >= -1e-12 * size
-    v = np.random.default_rng(seed).standard_normal(len(queries))
-    np.testing.assert_allclose(quietly(features.matvec, queries, v), kernel @ v, rtol=0, atol=1e-11 * size)
-    blocks = quietly(lambda: list(features.transform_blocks(queries, n_rows=2)))
-    np.testing.assert_array_equal(np.concatenate(blocks), rows)
-    with TemporaryDirectory() as folder:
-        again = load(quietly(features.save, Path(folder) / "cloud.safetensors"))
-    np.testing.assert_array_equal(features_of(again, queries), rows)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 from reliability.strategies import (
-    ANYTHING,
     KERNELS,
     POSITIVE_KERNELS,
     SCALES,
@@ -123,20 +122,6 @@ def test_sums_products_and_multiples_are_those_of_the_matrices(one, two, factor,
 
 def largest_term(kernel):
     return float(np.abs(kernel.coefficients(5)).sum())
-
-
-def test_changed_parameters_are_refused_with_a_reason_or_taken():
-    outcomes = Outcomes()
-
-    @holds_for(kernel=SIMPLE_KERNELS, value=ANYTHING, place=st.integers(0, 3))
-    def check(kernel, value, place):
-        names = sorted(kernel.get_params()) or ["tau"]
-        name = names[place % len(names)]
-        for other in outcomes.of(kernel.with_params, **{name: value}):
-            assert np.array_equal(other.get_params()[name], value)
-
-    check()
-    assert outcomes.both_happened(), outcomes.counts
 
 
 @holds_for(points=surfaces(), nu=st.floats(0.3, 3.0), factor=st.floats(1.01, 5.0), scale=SCALES)
