@@ -4,7 +4,9 @@ import importlib
 import pickle
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
+import networkx as nx
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -13,8 +15,11 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from manifoldrf import (
+    DiffusionKernel,
     FarQueryWarning,
     FeatureWarning,
+    Graph,
+    GraphRandomFeatures,
     HeatKernel,
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
@@ -23,6 +28,7 @@ from manifoldrf import (
     Sphere,
     heat_graph,
     knn_graph,
+    load,
 )
 from manifoldrf.applications import processes
 
@@ -431,6 +437,61 @@ def test_ridge_takes_any_transformer():
     np.testing.assert_allclose(sparse.fit(X, Y).predict(NODES), dense.fit(X, Y).predict(NODES), atol=1e-9)
     straight = ManifoldRidge(FunctionTransformer(), alpha=0.0).fit(NODES, NODES @ [1.0, 2.0, 0.0])
     np.testing.assert_allclose(straight.coef_, [1.0, 2.0, 0.0], atol=1e-12)
+
+
+# ----------------------------------------------------------------------------------------------------------- nodes
+def nodes_of(kind):
+    """A graph of 120 nodes without points, as its library has it."""
+    graph = nx.watts_strogatz_graph(120, 6, 0.1, seed=0)
+    if kind == "networkx":
+        return graph
+    if kind == "matrix":
+        return nx.to_scipy_sparse_array(graph)
+    edges = np.array(graph.edges).T
+    return SimpleNamespace(edge_index=np.hstack([edges, edges[::-1]]), pos=None, num_nodes=120)
+
+
+@pytest.mark.parametrize("kind", ["networkx", "matrix", "torch_geometric"])
+def test_processes_on_nodes_are_those_of_the_dense_kernel(kind, tmp_path):
+    graph, known = Graph.from_affinity(nodes_of(kind)), np.arange(0, 120, 3)
+    y = np.sin(known / 9)
+    model = ManifoldGaussianProcess(DiffusionKernel(5.0), space=nodes_of(kind), **LEVELS).fit(known, y)
+    mean, cov, likelihood = dense_process(DiffusionKernel(5.0).dense(graph), y, 0.7, 0.02, known)
+    found, found_cov = model.predict(np.arange(120), return_cov=True)
+    np.testing.assert_allclose(found, mean, atol=1e-12)
+    np.testing.assert_allclose(found_cov, cov, atol=1e-12)
+    assert model.log_marginal_likelihood_ == pytest.approx(likelihood, rel=1e-12)
+    again = load(model.save(tmp_path / "nodes.safetensors"))
+    assert np.array_equal(again.predict(known[:, None], return_std=True), model.predict(known, return_std=True))
+
+
+def test_the_time_on_nodes_is_found_and_intervals_hold():
+    """40 fields, known at half of the nodes. An average over times makes 90 % intervals a little wide."""
+    graph = Graph.from_affinity(nodes_of("networkx"))
+    root, rng = (
+        np.linalg.cholesky(DiffusionKernel(8.0).dense(graph) + 1e-10 * np.eye(120)),
+        np.random.default_rng(0),
+    )
+    fields = root @ rng.normal(size=(120, 40))
+    noisy, inside, octaves = fields + 0.05 * rng.normal(size=fields.shape), [], []
+    for field, values in zip(fields.T, noisy.T, strict=True):
+        model = ManifoldGaussianProcess(space=graph).fit(np.arange(0, 120, 2), values[::2])
+        mean, std = model.predict(np.arange(1, 120, 2), return_std=True)
+        inside.append((np.abs(mean - field[1::2]) < 1.645 * std).mean())
+        octaves.append(np.log2(model.kernel_.kernel.tau / 8))
+    error = np.std(inside) / np.sqrt(40)
+    assert 0.9 - 5 * error < np.mean(inside) < 0.95 + 5 * error
+    assert abs(np.mean(octaves)) < 1
+
+
+def test_ridge_on_nodes_is_ridge_on_the_features_of_the_graph():
+    graph, known = nodes_of("matrix"), np.arange(0, 120, 3)
+    model = ManifoldRidge(space=graph, alpha=0.1).fit(known, np.sin(known / 9))
+    phi = GraphRandomFeatures(sparse_output=False).fit_transform(graph)
+    own = Ridge(0.1).fit(phi[known], np.sin(known / 9))
+    np.testing.assert_allclose(model.predict(np.arange(120)), own.predict(phi), atol=1e-12)
+    with pytest.raises(ValueError, match=r"`X` must be integers in \[0, 119\]"):
+        model.fit([0, 120], [1.0, 2.0])
 
 
 # ------------------------------------------------------------------------------------------------------- bad input

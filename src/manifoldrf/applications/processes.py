@@ -13,15 +13,17 @@ needs one fit, and all its kernels are processes with diagonal prior covariances
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import linalg
+from scipy.sparse.linalg import eigsh
 from scipy.special import logsumexp
 
 from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray
+from manifoldrf.features.graph_features import check_nodes
 from manifoldrf.features.rules import product
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
@@ -393,10 +395,62 @@ def spectral_factors(values: FloatArray, kernels: list[AbstractKernel]) -> Float
     return np.exp([np.interp(at, logs[0], other - logs[0]) for other in logs])
 
 
-def fourier_features(frequencies: FloatArray, points: FloatArray) -> FloatArray:
-    """Features a_j cos(w_j (x - centre)) and a_j sin(w_j (x - centre)), (q, 2 k).
+@stored
+@dataclass(frozen=True, eq=False)
+class FourierFeatures:
+    """Features a_j cos(w_j (x - centre)) and a_j sin(w_j (x - centre)): frequencies (k, d), factors (2 k,)."""
 
-    Rows of ``frequencies``, (k + 1, d + 1), are (centre, 0) and then (w_j, a_j).
-    """
-    angles = (points - frequencies[0, :-1]) @ frequencies[1:, :-1].T
-    return np.hstack([np.cos(angles), np.sin(angles)]) * np.tile(frequencies[1:, -1], 2)
+    frequencies: FloatArray
+    centre: FloatArray
+    factors: FloatArray
+    about = "of the Gaussian kernel of the coordinates: too few data to show a space"
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of coordinates."""
+        return self.frequencies.shape[1]
+
+    @property
+    def n_features_out_(self) -> int:
+        """Number of features."""
+        return len(self.factors)
+
+    def rows(self, points: FloatArray) -> FloatArray:
+        """Features of points, (q, 2 k)."""
+        angles = (points - self.centre) @ self.frequencies.T
+        return np.hstack([np.cos(angles), np.sin(angles)]) * self.factors
+
+    def scaled(self, factors: FloatArray) -> "FourierFeatures":
+        """The same features times factors."""
+        return replace(self, factors=self.factors * factors)
+
+
+@stored
+@dataclass(frozen=True, eq=False)
+class NodeFeatures:
+    """Rows of a table (n_nodes, m); points are numbers of nodes."""
+
+    table: FloatArray
+    about = "eigenvectors of the walk of a graph"
+    n_features_in_ = 1
+
+    @property
+    def n_features_out_(self) -> int:
+        """Number of features."""
+        return self.table.shape[1]
+
+    def rows(self, points: FloatArray) -> FloatArray:
+        """Features of nodes (q, 1), (q, m)."""
+        return np.asarray(self.table[check_nodes(points, len(self.table))])
+
+    def scaled(self, factors: FloatArray) -> "NodeFeatures":
+        """The same features times factors."""
+        return NodeFeatures(self.table * factors)
+
+
+def leading_eigenvectors(matrix: Any, m: int) -> tuple[FloatArray, FloatArray]:
+    """The m largest eigenvalues of a symmetric sparse matrix (n, n), and their eigenvectors (n, m)."""
+    n = matrix.shape[0]
+    if n <= 4096 or 4 * m > n:  # Lanczos' method is slower where many are wanted
+        return linalg.eigh(matrix.toarray(), subset_by_index=(n - m, n - 1))  # type: ignore[no-any-return]
+    return eigsh(matrix, m, which="LA", v0=np.ones(n))  # type: ignore[no-any-return]

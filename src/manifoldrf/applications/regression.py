@@ -31,6 +31,7 @@ from manifoldrf._validation import (
     check_number_or,
     check_points,
     check_real,
+    check_vector,
     column_names,
     refuse_text,
     reject,
@@ -39,6 +40,7 @@ from manifoldrf.applications import processes
 from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.features.errors import FeatureWarning
 from manifoldrf.features.fit import FitOptions, FrozenParamsMixin, discretise, spacing_of
+from manifoldrf.features.graph_features import GraphRandomFeatures, check_nodes
 from manifoldrf.features.graph_kernel import FarQueryWarning
 from manifoldrf.features.graphs import HeatGraph
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures, estimator_points, shortened
@@ -49,7 +51,8 @@ from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
-from manifoldrf.kernels.named_kernels import HeatKernel
+from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel
+from manifoldrf.signatures.teachers import check_kernel
 
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge", "ManifoldScaleKernel"]
 
@@ -69,11 +72,13 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
     Parameters
     ----------
     features : transformer or None, default=None
-        The default is :class:`ManifoldRandomFeatures`. It is cloned and fitted to the space. If these have
+        The default is :class:`ManifoldRandomFeatures`, or :class:`GraphRandomFeatures` where the space is a graph
+        without points. It is cloned and fitted to the space. If these have
         ``times`` and no kernel, the heat time with the smallest leave-one-out error is used, of four an octave and
         measured at no more than 2048 random data; a given kernel is used as it is.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
-        The whole space, of which the data are a few points; None to use the data themselves.
+        The whole space, of which the data are a few points; None to use the data themselves. Of a graph without
+        points, also one of another library or a sparse matrix, the data are nodes.
     alpha : float or "cv", default="cv"
         Penalty, nonnegative. "cv": the value with the smallest leave-one-out error, which needs no refits.
     random_state : None, int, Generator or RandomState, default=None
@@ -137,7 +142,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or nodes of shape (n,) or (n, 1) of a graph without points
         y : array-like of shape (n,) or (n, c)
         sample_weight : array-like of shape (n,), optional
             Weights of the squared errors, nonnegative. A weight of 2 counts as two equal data, also in the
@@ -145,11 +150,10 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
             whatever their weights.
         """
         alpha = check_number_or(self.alpha, "alpha", "cv", NONNEGATIVE)
-        points, targets = check_data(self, X, y)
-        space = space_of(self, points)
-        data = weighted_data(points, targets, sample_weight)
+        space, (points, targets, mass, numbers) = read_data(self, X, y, sample_weight)
         if self.features is None:
-            features: Any = ManifoldRandomFeatures(random_state=self.random_state, n_jobs=self.n_jobs)
+            kind: Any = GraphRandomFeatures if has_nodes_only(space) else ManifoldRandomFeatures
+            features: Any = kind(random_state=self.random_state, n_jobs=self.n_jobs)
         elif hasattr(self.features, "fit") and hasattr(self.features, "transform"):
             features = clone(self.features)
         else:
@@ -157,7 +161,6 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
         self.features_ = features.fit(space)
         if getattr(features, "asymmetric_", False):
             reject("features", "features with one side", f"those of {shortened(features.kernel_)}, with two sides")
-        points, targets, mass, numbers = data
         with without_warnings(FarQueryWarning):  # points off the space are reported below
             rows = as_dense(self.features_.transform(points))
         if isinstance(features, ManifoldRandomFeatures):
@@ -250,7 +253,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         of steps, at least two; build a graph of shorter steps if the data are rougher. None: the heat kernel times
         a factor that makes K(x, x) one on average over the data.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
-        The whole space, of which the data are a few points; None to use the data themselves. Fewer than 200 data do
+        The whole space, of which the data are a few points; None to use the data themselves. Of a graph without
+        points, also one of another library or a sparse matrix, the data are nodes. Fewer than 200 data do
         not show a space: without a space, kernel and graph, K is then the Gaussian kernel exp(-|x - y|^2 / 4t) of
         the coordinates, with a :class:`FeatureWarning`.
     n_features : int or {"auto", "all"}, default="auto"
@@ -278,7 +282,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     ----------
     features_ : ManifoldRandomFeatures or None
         Of the narrowest kernel in the average, from which those of wider ones are made; None for the Gaussian
-        kernel of the coordinates.
+        kernel of the coordinates, and for graphs without points, whose features are eigenvectors of the walk.
     kernel_ : AbstractKernel
         The kernel with the best time.
     variance_, noise_variance_ : float or array of shape (c,)
@@ -322,7 +326,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         **dict.fromkeys(("variance_", "noise_variance_", "offset_"), _Level),
         "n_features_in_": int,
         "_posterior": processes.Posterior,
-        "_frequencies": FloatArray | None,
+        "_common": processes.FourierFeatures | processes.NodeFeatures | None,
         "_is_vector": bool,
     }
 
@@ -359,7 +363,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or nodes of shape (n,) or (n, 1) of a graph without points
             Points at which y was measured. Those off the space, whose features are zero, are left out with a
             warning.
         y : array-like of shape (n,) or (n, c)
@@ -372,9 +376,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         variance = check_number_or(self.variance, "variance", "auto", Interval(1e-100, 1e100))
         noise = check_number_or(self.noise_variance, "noise_variance", "auto", POSITIVE)
         optimize = check_flag(self.optimize, "optimize")
-        points, targets = check_data(self, X, y)
-        space = space_of(self, points)
-        points, targets, mass, numbers = weighted_data(points, targets, sample_weight)
+        space, (points, targets, mass, numbers) = read_data(self, X, y, sample_weight)
         streams = Streams.from_seed(self.random_state, "random_state")
         if None in (variance, noise) and not np.ptp(targets, axis=0).any():
             warn_user(
@@ -384,8 +386,10 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             )
             optimize = False  # all times are equally likely
         given = self.space, self.kernel, self.graph
-        if all(part is None for part in given) and optimize and len(points) < 200:
-            candidates: Any = _Coordinates(self, points, streams)
+        if has_nodes_only(space):
+            candidates: Any = _Nodes(self, space, streams, optimize=optimize)
+        elif all(part is None for part in given) and optimize and len(points) < 200:
+            candidates = _Coordinates(self, points, streams)
         else:
             candidates = _Stretched(self, space, points, streams, optimize=optimize)
             on = on_space(candidates.problem.window(points) > 0, numbers)
@@ -396,7 +400,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         data = points, roots[:, None] * (targets - offset), roots
         levels = variance, None if noise is None else noise / unit
         found = candidates.search(data, levels, average=targets.size <= _FEW_VALUES)
-        self.features_, self._frequencies = candidates.features, candidates.frequencies
+        self.features_, self._common = candidates.features, candidates.common
         self.kernel_, self.trials_, best = found.kernel, found.trials, found.levels
         log_volume = targets.shape[1] * float(np.log(roots).sum())
         self.trials_ = tuple((kernel, value + log_volume) for kernel, value in found.trials)
@@ -485,8 +489,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     def _rows(self, points: FloatArray) -> FloatArray:
         """Features of points, (q, m)."""
-        if self._frequencies is not None:
-            return processes.fourier_features(self._frequencies, points)
+        if self._common is not None:
+            return self._common.rows(points)
         return as_dense(self.features_.transform(points))
 
     def _own(self, points: FloatArray, *, noise: bool) -> FloatArray:
@@ -506,15 +510,13 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             likelihood,
             ("kernels tried", str(len(self.trials_))),
         ]
-        if self.features_ is None:
-            return [*rows, ("features", "of the Gaussian kernel of the coordinates: too few data to show a space")]
+        if self._common is not None:
+            return [*rows, ("features", self._common.about)]
         return rows + _features_facts(self.features_)
 
     def _check_loaded(self) -> None:
-        (m, c), known, d = self._posterior.mean.shape, self._frequencies, self.n_features_in_
-        shapes = [getattr(self.features_, name, None) for name in ("n_features_in_", "n_features_out_")]
-        if known is not None:
-            shapes = [np.shape(known)[1] - 1, 2 * (len(known) - 1)]
+        (m, c), known, d = self._posterior.mean.shape, self._common or self.features_, self.n_features_in_
+        shapes = [getattr(known, name, None) for name in ("n_features_in_", "n_features_out_")]
         if shapes != [d, m - 1]:
             reject("features_", f"{m - 1} features of {d} coordinates", shapes)
         for name in ("variance_", "noise_variance_", "offset_"):
@@ -539,7 +541,7 @@ class _Found(NamedTuple):
 class _Stretched:
     """A kernel at other times, on the graph of a space, with features of the narrowest."""
 
-    frequencies = None
+    common = None
 
     def __init__(self, model: Any, space: Any, points: FloatArray, streams: Streams, *, optimize: bool) -> None:
         graph = model.graph
@@ -718,18 +720,42 @@ class _Stretched:
         return scores
 
 
-class _Coordinates:
+class _Common:
+    """Kernels with the same features, times factors (K, m) of their own."""
+
+    features = None
+    common: Any
+    kernels: list[AbstractKernel]
+    log_times: FloatArray
+    scales: FloatArray
+
+    def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _Found:
+        """Find the best time, and condition on the data the average over times or, for many values, the best."""
+        points, targets, roots = data
+        rows = roots[:, None] * self.common.rows(points)
+        moments = processes.Moments([(rows, targets)], *rows.shape)
+        tried = [processes.find_levels(moments.spectrum(scale, directions=False), levels) for scale in self.scales]
+        logs = np.array([found.log_likelihood.sum() for found in tried])
+        best, kept, log_prior = _family(self.log_times, logs, average=average)
+        if average and (len(logs) > 1 or None in levels):
+            family = np.eye(rows.shape[1]), self.scales[kept], log_prior
+            posterior = processes.average_posterior(rows, (targets, roots), family, levels)
+        else:
+            posterior = processes.plain_posterior(moments.spectrum(self.scales[best]), tried[best])
+            self.common = self.common.scaled(self.scales[best])
+        trials = tuple(zip(self.kernels, logs.tolist(), strict=True))
+        return _Found(self.kernels[best], tried[best], trials, posterior)
+
+
+class _Coordinates(_Common):
     """Gaussian kernels exp(-|x - y|^2 / 4t) of the coordinates, where too few data show no space.
 
     K(x, y) = sum_j p_j cos(w_j (x - y)) with frequencies w_j of all times, and p_j the density of the frequencies
     of the time t over that of all. So kernels of all times have the same features, cos(w x) and sin(w x).
     """
 
-    features = None
-
     def __init__(self, model: Any, points: FloatArray, streams: Streams) -> None:
-        options = {name: getattr(model, name) for name in ("n_features", "field", "teacher", "n_jobs")}
-        FitOptions.of(ManifoldRandomFeatures(**options).get_params(deep=False), streams)  # refuses what is wrong
+        _check_options(model, streams)
         warn_user(
             f"{len(points)} data are too few to show the space they are from: the process uses straight distances "
             "between their coordinates (remedy: give the `space`, such as more points without values or a mesh).",
@@ -741,36 +767,53 @@ class _Coordinates:
         # Widths sqrt(t) from a quarter of the distance of data, below which a kernel is noise, to a nearly linear
         # f.
         octaves = math.ceil(2 * math.log2(4 * extent / (0.24 * spacing)))
-        self.times = (4 * extent) ** 2 * 2.0 ** -np.arange(octaves, -1, -1.0)
+        times = (4 * extent) ** 2 * 2.0 ** -np.arange(octaves, -1, -1.0)
         seed = int(streams.generator("regression.frequencies").integers(2**31))
-        normal = ndtri(qmc.Halton(points.shape[1], rng=seed).random(512 // len(self.times) * len(self.times)))
-        own = np.repeat(self.times, len(normal) // len(self.times))  # the time of each frequency
+        normal = ndtri(qmc.Halton(points.shape[1], rng=seed).random(512 // len(times) * len(times)))
+        own = np.repeat(times, len(normal) // len(times))  # the time of each frequency
         frequencies = normal / np.sqrt(2 * own)[:, None]
-        logs = points.shape[1] / 2 * np.log(self.times[:, None]) - self.times[:, None] * (frequencies**2).sum(
-            axis=1
-        )
+        logs = points.shape[1] / 2 * np.log(times[:, None]) - times[:, None] * (frequencies**2).sum(axis=1)
         shares = np.exp(logs - logsumexp(logs, axis=0))
         roots = np.sqrt(shares / shares.sum(axis=1, keepdims=True))
-        self.scales = np.hstack([roots, roots])  # (K, m)
-        self.frequencies = np.vstack([np.append(centre, 0.0), np.column_stack([frequencies, np.ones(len(own))])])
+        self.scales = np.hstack([roots, roots])
+        self.common = processes.FourierFeatures(frequencies, centre, np.ones(2 * len(own)))
+        self.kernels, self.log_times = [HeatKernel(float(t)) for t in times], np.log(times)
 
-    def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _Found:
-        """Find the best time, and condition on the data the average over times or, for many values, the best."""
-        points, targets, roots = data
-        rows = roots[:, None] * processes.fourier_features(self.frequencies, points)
-        moments = processes.Moments([(rows, targets)], *rows.shape)
-        tried = [processes.find_levels(moments.spectrum(scale, directions=False), levels) for scale in self.scales]
-        logs = np.array([found.log_likelihood.sum() for found in tried])
-        best, kept, log_prior = _family(np.log(self.times), logs, average=average)
-        kernels, own = [HeatKernel(float(t)) for t in self.times], self.scales[best]
-        if average:
-            family = np.eye(len(own)), self.scales[kept], log_prior
-            posterior = processes.average_posterior(rows, (targets, roots), family, levels)
-        else:
-            posterior = processes.plain_posterior(moments.spectrum(own), tried[best])
-            self.frequencies[1:, -1] = own[: len(own) // 2]
-        trials = tuple(zip(kernels, logs.tolist(), strict=True))
-        return _Found(kernels[best], tried[best], trials, posterior)
+
+class _Nodes(_Common):
+    """Kernels h(W) of the walk of a graph, at its nodes: features are eigenvectors of W times roots of h."""
+
+    def __init__(self, model: Any, graph: Graph, streams: Streams, *, optimize: bool) -> None:
+        _check_options(model, streams)
+        if model.graph is not None:
+            reject("graph", "None where the space is a graph itself", repr(model.graph))
+        n, wanted = graph.n_nodes, model.n_features
+        m = min(n, wanted if isinstance(wanted, int) else n if wanted == "all" else 1024)
+        values, vectors = processes.leading_eigenvectors(graph.operator, m)
+        given = check_kernel(DiffusionKernel(8.0) if model.kernel is None else model.kernel)
+        others = [(processes.stretched(given, factor, graph), factor) for factor in 2.0 ** np.arange(-9, 10)]
+        found = [(kernel, factor) for kernel, factor in others if kernel is not None]
+        tried = []
+        for kernel, factor in found if optimize and found else [(given, 1.0)]:
+            spectrum = kernel.on(graph).spectral(values)
+            if spectrum.min() < -1e-9 * spectrum.max():
+                reject("kernel", "one with nonnegative features", f"{kernel}. {ASYMMETRIC}")
+            tried.append((kernel, factor, np.maximum(spectrum, 0.0)))
+        # With some of the eigenvectors, a narrow kernel would lose much of its variance.
+        whole = [part for part in tried if m == n or part[2].min() <= 0.1 * part[2].max()] or tried[-1:]
+        spectra = np.stack([spectrum for _, _, spectrum in whole])
+        heights = [float(f"{n / spectrum.sum():.3g}") if model.kernel is None else 1.0 for spectrum in spectra]
+        pairs = zip(heights, whole, strict=True)
+        self.kernels = [height * part[0] if model.kernel is None else part[0] for height, part in pairs]
+        self.log_times = np.log([factor for _, factor, _ in whole])
+        self.scales = np.sqrt(spectra * np.array(heights)[:, None])
+        self.common = processes.NodeFeatures(vectors)
+
+
+def _check_options(model: Any, streams: Streams) -> None:
+    """Refuse wrong options that only :class:`ManifoldRandomFeatures` would read."""
+    options = {name: getattr(model, name) for name in ("n_features", "field", "teacher", "n_jobs")}
+    FitOptions.of(ManifoldRandomFeatures(**options).get_params(deep=False), streams)
 
 
 def _family(log_times: FloatArray, logs: FloatArray, *, average: bool) -> tuple[int, Any, FloatArray]:
@@ -940,8 +983,39 @@ def _features_facts(features: Any) -> list[tuple[str, str]]:
     return [(name if name == "features" else f"{name} of features", text) for name, text in facts if name in shown]
 
 
-def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-    """Return points (n, d) and values (n, c); sets ``_is_vector`` if the values are a vector."""
+def has_nodes_only(space: Any) -> bool:
+    """Whether a space is a graph without points: its data are nodes."""
+    return isinstance(space, Graph) and space.points is None
+
+
+def read_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The space, and points (n, d), values (n, c), weights (n,) and rows (n,) of the data of positive weight.
+
+    Sets ``_is_vector`` if the values are a vector. The space has as many coordinates as the data; it is the data
+    themselves if it is None.
+    """
+    space = as_space(estimator.space, "space")
+    if has_nodes_only(space):
+        X = check_nodes(X, space.n_nodes)[:, None].astype(np.float64)
+    points, targets = _check_rows(estimator, X, y)
+    if space is None:
+        space = points
+    elif not isinstance(space, AbstractManifold | TriangleMesh | Graph):
+        space = check_points(space, "space", min_rows=2)
+    if points.shape[1] != (d := n_coordinates(space)):
+        reject("X", f"points of shape (n, {d}), like those of the space", f"shape {points.shape}")
+    mass = np.ones(len(points))
+    if sample_weight is not None:
+        refuse_text(sample_weight, "sample_weight")
+        mass = check_vector(sample_weight, "sample_weight", len(points), NONNEGATIVE)
+    kept = np.flatnonzero(mass)
+    if len(kept) < 2:
+        reject("sample_weight", "not zero for at least two data", f"{len(kept)} of {len(mass)}")
+    return space, (points[kept], targets[kept], mass[kept], kept)
+
+
+def _check_rows(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+    """Points (n, d) and values (n, c) as scikit-learn's checks want them."""
     refuse_text(X, "X")  # scikit-learn reads numbers from texts
     shape = as_array(X, "X").shape
     if len(shape) == 2 and shape[0] == 1:
@@ -957,25 +1031,18 @@ def check_data(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         estimator, X, y, dtype=np.float64, ensure_all_finite=False, multi_output=True, y_numeric=True
     )  # X is checked below
     estimator._is_vector = np.ndim(values) == 1
-    targets = check_points(np.reshape(values, (len(points), -1)), "y")
-    return check_points(points, "X", names=column_names(X)), np.array(targets, dtype=np.float64)
+    targets = np.array(check_points(np.reshape(values, (len(points), -1)), "y"), dtype=np.float64)
+    return check_points(points, "X", names=column_names(X)), targets
 
 
-def weighted_data(points: FloatArray, targets: FloatArray, sample_weight: Any) -> tuple[Any, ...]:
-    """Points (n, d), values (n, c), weights (n,) and rows (n,) of the data whose weight is not zero."""
-    if sample_weight is None:
-        return points, targets, np.ones(len(points)), np.arange(len(points))
-    refuse_text(sample_weight, "sample_weight")
-    mass = np.asarray(sample_weight, dtype=np.float64)
-    if mass.shape != (len(points),):
-        reject("sample_weight", f"an array of shape ({len(points)},)", f"shape {mass.shape}")
-    bad = np.flatnonzero(~(np.isfinite(mass) & (mass >= 0)))
-    if len(bad):
-        reject("sample_weight", "finite and nonnegative", f"{mass[bad[0]]:g} at index {bad[0]}")
-    kept = mass > 0
-    if kept.sum() < 2:
-        reject("sample_weight", "not zero for at least two data", f"{kept.sum()} of {len(mass)}")
-    return points[kept], targets[kept], mass[kept], np.flatnonzero(kept)
+def n_coordinates(space: Any) -> int:
+    """Number of coordinates of a space; nodes have one, their number."""
+    if isinstance(space, AbstractManifold):
+        return space.ambient_dim
+    if has_nodes_only(space):
+        return 1
+    points = space.vertices if isinstance(space, TriangleMesh) else getattr(space, "points", space)
+    return int(points.shape[1])
 
 
 def on_space(on: Any, numbers: Any) -> Any:
@@ -995,26 +1062,11 @@ def on_space(on: Any, numbers: Any) -> Any:
     return np.flatnonzero(on)
 
 
-def space_of(estimator: Any, points: FloatArray) -> Any:
-    """The space, checked to have as many coordinates as the data; the data themselves if it is None."""
-    space = as_space(estimator.space, "space")
-    if space is None:
-        return points
-    if isinstance(space, AbstractManifold):
-        d = space.ambient_dim
-    elif isinstance(space, TriangleMesh | Graph):
-        d = (space.vertices if isinstance(space, TriangleMesh) else space.positions).shape[1]
-    else:
-        space = check_points(space, "space", min_rows=2)
-        d = space.shape[1]
-    if d != points.shape[1]:
-        reject("X", f"points of shape (n, {d}), like those of the space", f"shape {points.shape}")
-    return space
-
-
 def query_points(estimator: Any, X: Any) -> FloatArray:
     """Check points to predict at."""
     check_is_fitted(estimator, "features_")
+    if isinstance(getattr(estimator, "_common", estimator.features_), processes.NodeFeatures | GraphRandomFeatures):
+        X = np.reshape(as_array(X, "X"), (-1, 1))  # nodes
     return estimator_points(estimator, X, reset=False)[0]
 
 

@@ -122,7 +122,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
             # Chosen once: features of a node must not depend on the nodes it is transformed with.
             teacher = Exact(teacher.tol, choose_form(graph, series, graph.n_nodes, teacher.tol))
         if self.graph is not None and X is not None:
-            _check_nodes(X, graph.n_nodes)
+            check_nodes(X, graph.n_nodes)
         self.graph_, self.kernel_, self.teacher_ = graph, kernel, teacher
         self.streams_ = Streams.from_seed(self.random_state, "random_state")
         self.n_features_out_, self.scale_ = graph.n_nodes, 1.0
@@ -150,7 +150,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         """
         check_is_fitted(self, "streams_")
         n_nodes = self.graph_.n_nodes
-        rows = self._rows(np.arange(n_nodes) if X is None else _check_nodes(X, n_nodes)) * self.scale_
+        rows = self._rows(np.arange(n_nodes) if X is None else check_nodes(X, n_nodes)) * self.scale_
         return sparse.csr_array(rows) if self.sparse_output else as_dense(rows)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
@@ -171,7 +171,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         ).rows
 
 
-def _check_nodes(X: Any, n_nodes: int) -> IntArray:
+def check_nodes(X: Any, n_nodes: int) -> IntArray:
     """Node indices from a vector or a column, also of whole floats, which pipelines may produce."""
     array = as_array(X, "X")
     if array.ndim == 2 and array.shape[1] == 1:
