@@ -68,32 +68,6 @@ def diffusion_kernel_at_nodes(graph, tau, volume, nodes):
     return block[nodes] * (graph.n_nodes / volume)
 
 
-def cylinder(theta, height):
-    """Points of the flat cylinder of radius 1."""
-    return np.column_stack([np.cos(theta), np.sin(theta), height])
-
-
-def cylinder_kernel(first, second, t):
-    """Exact heat kernel of the cylinder of radius 1 and height 1 with reflecting ends (sums over images)."""
-    theta = [np.arctan2(points[:, 1], points[:, 0]) for points in (first, second)]
-    turn = theta[0][:, None] - theta[1][None, :]
-    around = sum(np.exp(-((turn + 2 * np.pi * k) ** 2) / (4 * t)) for k in range(-3, 4))
-    low, high = first[:, 2][:, None], second[:, 2][None, :]
-    along = sum(
-        np.exp(-((low - high + 2 * k) ** 2) / (4 * t)) + np.exp(-((low + high + 2 * k) ** 2) / (4 * t))
-        for k in range(-4, 5)
-    )
-    return around * along / (4 * np.pi * t)
-
-
-def uneven_sphere(n, rng):
-    """Random points of the sphere whose density grows from 1 at the south pole to 7 at the north pole."""
-    points = rng.normal(size=(12 * n, 3))
-    points /= np.linalg.norm(points, axis=1, keepdims=True)
-    keep = rng.random(len(points)) < (4 + 3 * points[:, 2]) / 7
-    return points[keep][:n]
-
-
 def subdivided(vertices, faces):
     """Midpoint subdivision: four faces for each, the surface unchanged, old vertices first."""
     sides = np.sort(faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)

@@ -2,14 +2,13 @@
 
 import errno
 import os
-import re
 import socket
 import stat
 from pathlib import Path
 
 import pytest
 
-from manifoldrf._files import atomic_path, check_output, folder_for_results, writable_folder
+from manifoldrf._files import atomic_path, check_output, folder_for_results
 
 
 def names(folder):
@@ -144,27 +143,6 @@ def test_a_folder_that_refuses_files_is_named(tmp_path, monkeypatch, code):
         pytest.fail("the block must not run")
 
 
-def test_errors_about_other_files_are_passed_on_as_they_are(tmp_path):
-    for error in (OSError(errno.EIO, "Input/output error"), OSError(errno.ENOSPC, "No space left", "other.bin")):
-        with pytest.raises(OSError, match=re.escape(str(error))) as caught:
-            write_and_raise(tmp_path / "values.bin", error)
-        assert caught.value is error
-
-
-def test_a_system_that_cannot_sync_folders_is_no_error(tmp_path, monkeypatch):
-    opened = os.open
-
-    def refuse(path, *rest):
-        if Path(path) == tmp_path:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        return opened(path, *rest)
-
-    monkeypatch.setattr(os, "open", refuse)
-    with atomic_path(tmp_path / "values.bin") as temporary:
-        temporary.write_bytes(b"new")
-    assert (tmp_path / "values.bin").read_bytes() == b"new"
-
-
 def test_folders_made_for_results_that_do_not_come_are_removed(tmp_path):
     def fail(place):
         with folder_for_results(place, "out") as folder:
@@ -179,17 +157,6 @@ def test_folders_made_for_results_that_do_not_come_are_removed(tmp_path):
     assert names(tmp_path / "old") == []
 
 
-def test_results_that_are_complete_stay_when_the_next_ones_fail(tmp_path):
-    def fail():
-        with folder_for_results(tmp_path / "a" / "b") as folder:
-            (folder / "first.json").write_text("{}")
-            raise RuntimeError("of the second")
-
-    with pytest.raises(RuntimeError, match="of the second"):
-        fail()
-    assert names(tmp_path / "a" / "b") == ["first.json"]
-
-
 def test_a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):
     plain, target = tmp_path / "plain.bin", tmp_path / "values.bin"
     plain.write_bytes(b"")
@@ -198,10 +165,3 @@ def test_a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):
             temporary.write_bytes(b"new")
         assert stat.S_IMODE(target.stat().st_mode) == mode
         target.chmod(0o640)
-
-
-@pytest.mark.parametrize("place", ["file", "file/below"])
-def test_a_file_in_the_way_of_a_folder_is_named(tmp_path, place):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(NotADirectoryError, match=r"`out` must be a folder, or a new name for one\. Got .*file"):
-        writable_folder(tmp_path / place, "out")

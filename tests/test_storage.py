@@ -11,7 +11,7 @@ import pytest
 from oracles import sphere_mesh
 from scipy import sparse
 
-from manifoldrf import ModelFileError, _codec, load, storage
+from manifoldrf import ModelFileError, _codec, load
 from manifoldrf._codec import load_value, read_container, save_value
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
 from manifoldrf.geometry.graphs import AbstractExtension
@@ -138,22 +138,6 @@ def test_load_knows_every_class_that_a_model_may_have():
     for kind in (AbstractKernel, AbstractManifold, AbstractExtension, AbstractNodes):
         assert concrete(kind) - set(_codec._CLASSES.values()) == set()
     assert concrete(AbstractKernel) | concrete(AbstractManifold) == {type(value) for value in OBJECTS}
-
-
-def test_parts_alone_are_not_models(tmp_path):
-    with pytest.raises(ModelFileError, match="m cannot be loaded: it holds a Sphere, which is not a model"):
-        load(save_value(tmp_path / "m", Sphere()))
-
-
-def test_lack_of_memory_is_not_blamed_on_the_file(tmp_path, monkeypatch):
-    path = knn_graph(Sphere().grid(50)).save(tmp_path / "m")
-
-    def full(self):
-        raise MemoryError
-
-    monkeypatch.setattr(storage.Graph, "__post_init__", full)
-    with pytest.raises(MemoryError):
-        load(path)
 
 
 def classes(tree):

@@ -102,12 +102,6 @@ def test_mass_is_conserved_and_no_value_leaves_the_range(space):
     assert (found <= FIELD.max(axis=0)).all()
 
 
-def test_the_number_of_threads_changes_nothing():
-    np.testing.assert_array_equal(
-        smooth(SPHERE, FIELD, fwhm=0.3, n_jobs=1), smooth(SPHERE, FIELD, fwhm=0.3, n_jobs=2)
-    )
-
-
 def test_unknown_values_are_means_of_the_known_ones(space):
     """u = P(m f) / P m with the walk P; whatever stands at unknown nodes has no effect."""
     known = RNG.random(1000) < 0.5

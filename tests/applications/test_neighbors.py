@@ -98,17 +98,6 @@ def test_a_row_does_not_depend_on_the_others():
         assert np.array_equal(whole[some], near.rank(queries[some]))
 
 
-def test_labelled_points_that_nothing_sees_are_never_the_nearest():
-    """The cloud sees only the first: values of signed features below zero do not make the second the nearest."""
-    near = KernelNeighborsClassifier(ranking="share").fit(np.eye(2), [0, 1], cloud=[[1.0, -1.0], [2.0, -3.0]])
-    assert near.predict([[-1.0, -5.0]])[0] == 0
-
-
-def test_tiny_values_of_the_kernel_can_be_weighed():
-    tiny = KernelNeighborsClassifier(ranking="balanced").fit(1e-120 * LABELLED, LABELS, cloud=1e-120 * CLOUD)
-    assert np.array_equal(tiny.predict(QUERIES), fitted("balanced").predict(QUERIES))
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_contract():
     check_estimator(KernelNeighborsClassifier())

@@ -27,7 +27,6 @@ from manifoldrf import (
     MaternKernel,
     Sphere,
     heat_graph,
-    knn_graph,
     load,
 )
 from manifoldrf.applications import processes
@@ -182,8 +181,7 @@ def coverage(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")  # some fields are too rough for few data; too few data show no space
-@pytest.mark.parametrize("n", [20, 60])
-@pytest.mark.parametrize("name", ["along_space", "without_space"])
+@pytest.mark.parametrize(("name", "n"), [("along_space", 60), ("without_space", 20)])
 def test_intervals_of_few_values_hold_what_they_say(coverage, name, n):
     """Fifteen fields, three of each kind. Shares of one field scatter by .09, and the mean by .025 around .9."""
     space = GRAPH, T, Sphere().sample(1000, seed=4), None
@@ -264,30 +262,6 @@ def test_each_output_has_its_own_noise(fitted):
     assert both.noise_variance_[1] > 100 * both.noise_variance_[0]
     errors = [np.sqrt(np.mean((mean - TRUTH) ** 2)) for mean in (both.predict(NODES)[:, 0], alone.predict(NODES))]
     assert errors[0] < 1.1 * errors[1]
-
-
-# A spike at every node: a smooth field leaves it out.
-ROUGH = MaternKernel(0.5, 16.0)
-
-
-def test_a_kernel_with_a_spike_has_the_interpolated_field(fitted):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FeatureWarning)  # between nodes no field can follow a spike
-        model = process(ROUGH, space=knn_graph(NODES)).fit(X, Y)
-    assert (model.features_.field_, fitted.features_.field_) == ("interpolated", "step")
-    assert np.isfinite(model.predict(NODES, return_std=True)).all()
-
-
-def test_data_rougher_than_the_steps_of_the_graph_are_warned_of():
-    """Waves about as long as a step: every shorter time is rounded to two steps, and longer ones are worse."""
-    graph = heat_graph(Sphere(), 0.4, n_steps=2, n_nodes=300)
-    rough, smooth = np.sin(4 * NODES[:, 0]) * np.sin(4 * NODES[:, 1]), NODES[:, 2]
-    with pytest.warns(FeatureWarning, match="shortest time of the graph"):
-        model = process(HeatKernel(0.4), space=graph).fit(NODES[::2], rough[::2])
-    assert model.kernel_.t == pytest.approx(2 * graph.step_time)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FeatureWarning)
-        process(HeatKernel(0.4), space=graph).fit(NODES[::2], smooth[::2])
 
 
 @pytest.mark.parametrize("levels", [LEVELS, {}])

@@ -125,23 +125,6 @@ def test_reproduce_runs_the_experiments_of_a_checkout(tmp_path):
     assert "`NAME` must be one of 'surfaces'," in wrong.stderr
 
 
-def test_the_shell_can_complete():
-    shell = "bash"
-    environment = os.environ | {"_MANIFOLDRF_COMPLETE": f"source_{shell}"}
-    done = command(env=environment)
-    assert done.returncode == 0
-    assert "manifoldrf" in done.stdout
-    assert "_MANIFOLDRF_COMPLETE" in done.stdout
-
-
-def test_completion_knows_commands_and_choices():
-    environment = os.environ | {"_MANIFOLDRF_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
-    found = command(env=environment | {"COMP_WORDS": "manifoldrf int"}).stdout.split()
-    assert found == ["interpolate"]
-    line = {"COMP_WORDS": "manifoldrf fit --kernel ma", "COMP_CWORD": "3"}
-    assert command(env=environment | line).stdout.split() == ["matern"]
-
-
 def test_a_reader_that_is_gone_ends_the_program_without_a_word():
     ours, theirs = os.pipe()
     os.close(ours)

@@ -29,6 +29,7 @@ def run(small, tmp_path_factory):
     return invoke("demo", "--out", folder), folder
 
 
+@pytest.mark.slow  # four surfaces, each with a training
 def test_the_answer_is_short_and_all_files_are_there(run):
     result, folder = run
     assert result.exit_code == 0, result.output

@@ -63,20 +63,6 @@ def test_points_and_arrays_with_gaps_work_too(tmp_path):
     assert len(trimesh.load(tmp_path / "out.ply").vertices) == 300
 
 
-def test_directions_have_a_column_for_every_coordinate(mesh_file, tmp_path):
-    normals = TriangleMesh.load(mesh_file).vertices.copy()
-    normals[1::2] = np.nan
-    np.save(tmp_path / "normals.npy", normals)
-    result = invoke(
-        "interpolate", mesh_file, tmp_path / "normals.npy", "-o", tmp_path / "out", "--directions", "--column", 2
-    )
-    assert result.exit_code == 0, result.output
-    lines = (tmp_path / "out.csv").read_text().splitlines()
-    assert lines[0] == "vertex,known,value_0,value_1,value_2"
-    found = np.loadtxt(lines[1:], delimiter=",")[:, 2:]
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-12)
-
-
 def test_bad_values_are_one_sentence_and_nothing_is_written(mesh_file, tmp_path, monkeypatch, capsys):
     for text, words in [("0,1.0\n9999,2.0\n", "9999"), ("", "empty"), ("0,inf\n", "vertex 0")]:
         (tmp_path / "bad.csv").write_text(text)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from command_line import invoke, main
 
-from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, load
+from manifoldrf import DiffusionKernel, HeatKernel, KnnGraph, ManifoldRandomFeatures, Sphere, load
 from manifoldrf._arrays import Table, open_rows, read_points
 from manifoldrf._validation import counting_columns
 
@@ -154,16 +154,12 @@ def test_options_that_do_not_fit_the_table_are_wrong_usage(folder, mesh_file, mo
 
 @pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning", "ignore::UserWarning")
 def test_a_column_that_counts_rows_is_named(folder, tmp_path):
-    result = invoke("fit", folder / "counted.csv", "-o", tmp_path / "m.safetensors", "--t", 1.0)
-    assert (
-        "Column n of INPUT looks like a row number, but is used as a coordinate (remedy: leave it out"
-        in result.stderr
-    )
+    options = ("--graph", "knn", "--tau", 5)
+    result = invoke("fit", folder / "counted.csv", "-o", tmp_path / "m.safetensors", *options)
+    assert "Column n of INPUT looks like a row number" in result.stderr
     frame = pd.DataFrame(np.column_stack([POINTS, np.arange(17, 317)]), columns=["x", "y", "z", "row"])
-    with pytest.warns(
-        UserWarning, match="Column 'row' of `X` looks like a row number, but is used as a coordinate"
-    ):
-        ManifoldRandomFeatures(HeatKernel(1.0), random_state=0).fit(frame)
+    with pytest.warns(UserWarning, match="Column 'row' of `X` looks like a row number"):
+        ManifoldRandomFeatures(DiffusionKernel(5.0), graph=KnnGraph(), random_state=0).fit(frame)
 
 
 def test_columns_that_count():

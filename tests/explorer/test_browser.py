@@ -213,7 +213,7 @@ def test_a_mesh_is_clicked_at_its_vertices_and_lacks_layers_off_the_nodes(
     fitted, torus_mesh, browser, tmp_path_factory
 ):
     """Drawn on another mesh than the model's, where exact values are not known."""
-    model = fitted(torus_mesh(), HeatKernel(0.1), n_features=80)
+    model = fitted(torus_mesh(), HeatKernel(0.3), n_features=80)
     path = explore(model, tmp_path_factory.mktemp("page") / "torus.html", surface=torus_mesh(30, 12)).path
     window = Window(browser, path.as_uri())
     page = window.page

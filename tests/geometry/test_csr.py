@@ -71,14 +71,6 @@ def test_a_local_order_brings_neighbours_together(rng):
     assert np.abs(rows - columns).max() < 200  # 40 on average; in random order up to 2000
 
 
-def test_a_matrix_with_a_hub_stays_as_it_is():
-    """To order the neighbours of a hub would take time quadratic in their number."""
-    n = 10_002
-    rows, columns = np.zeros(n, int), np.arange(n)
-    star = sparse.coo_array((np.ones(n), (rows, columns)), shape=(n, n)).tocsr()
-    assert local_form(sparse.csr_array(star + star.T)) is None
-
-
 def test_entries_are_selected_in_a_copy(rng):
     matrix = random_csr(rng, 30, 0.1)
     matrix.data[::3] *= -1

@@ -8,7 +8,6 @@ from scipy.spatial import Delaunay
 
 from benchmarks.known_spaces import SPACES, box
 from manifoldrf import (
-    EuclideanSpace,
     FlatTorus,
     GraphWarning,
     HeatKernel,
@@ -204,13 +203,6 @@ def test_along_the_sphere_wide_steps_last_as_long_as_they_say(n_steps):
     assert relative_error(heat_kernel_at_points(graph, new), SPHERE.heat_kernel(new, new, t)) < 2e-3
 
 
-def test_flat_space_as_metric_changes_nothing():
-    ball = EuclideanSpace(2, 1.0)
-    options = {"n_steps": 4, "volumes": ball.grid_weights(300)}
-    along, plain = (heat_graph(ball.grid(300), 0.05, metric=metric, **options) for metric in (ball, None))
-    assert relative_error(along.affinity.toarray(), plain.affinity.toarray()) < 0.005
-
-
 @pytest.mark.parametrize("s2", [0.01, 0.3, 1.0])
 def test_a_gaussian_step_in_three_dimensions_has_its_closed_form(s2):
     """On H^3 all integrals are elementary: E cosh d = e^{s2 / 4} (1 + e^s2) / 2."""
@@ -234,10 +226,3 @@ def test_two_far_parts_stay_apart():
     with pytest.warns(GraphWarning, match="2 pieces"):
         graph = heat_graph(np.vstack([points, points + np.array([50.0, 0, 0])]), 0.1)
     assert graph.components.max() == 1
-
-
-def test_lonely_vertices_of_a_mesh_are_no_nodes():
-    mesh = sphere_mesh(300)
-    lonely = TriangleMesh(np.vstack([mesh.vertices, [[9.0, 9.0, 9.0]]]), mesh.faces)
-    graph = heat_graph(lonely, 0.1)
-    assert np.linalg.norm(graph.points, axis=1).max() < 1.01

@@ -11,7 +11,6 @@ import pytest
 import trimesh
 
 from manifoldrf import TriangleMesh
-from manifoldrf._colours import colours_of
 from manifoldrf.geometry.mesh_files import MESH_FORMATS, write_ply
 
 VERTICES = np.random.default_rng(0).normal(size=(30, 3)) * 10.0 ** np.arange(-150, 150, 10)[:, None]
@@ -22,10 +21,6 @@ ITS_FACES = [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]]
 # A comb with three teeth: no corner sees all of it.
 COMB = np.array([(0, 0), (10, 0), (10, 3), (9, 3), (9, 1), (6, 1), (6, 3), (5, 3), (5, 1), (1, 1), (1, 3), (0, 3)])
 ARROW = np.array([(0, 0), (2, 0), (0, 2), (0.5, 0.5)])  # a concave quadrilateral
-
-
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
 
 
 def assert_same(mesh, vertices, faces):
@@ -69,22 +64,6 @@ def test_a_coloured_mesh_and_a_coloured_cloud_keep_colours_and_every_bit(tmp_pat
     cloud = trimesh.load(tmp_path / "cloud.ply", process=False)
     np.testing.assert_array_equal(cloud.vertices, VERTICES)
     np.testing.assert_array_equal(cloud.colors[:, :3], COLORS)
-
-
-def test_a_field_is_written_as_colours(tmp_path):
-    mesh, field = TriangleMesh(VERTICES, FACES), np.arange(30.0)
-    field[3] = np.nan
-    found = trimesh.load(mesh.save(tmp_path / "mesh.ply", field=field), process=False).visual.vertex_colors[:, :3]
-    np.testing.assert_array_equal(found, colours_of(field, 0.0, 29.0))
-    for options in ({"field": field[:5]}, {"field": field, "colors": COLORS}):
-        with pytest.raises(ValueError, match="`field` must be"):
-            mesh.save(tmp_path / "mesh.ply", **options)
-    with pytest.raises(ValueError, match=r"`path` must be a \.ply file"):
-        mesh.save(tmp_path / "mesh.obj", colors=COLORS)
-    for colors in (COLORS[:5], COLORS / 255.0):
-        with pytest.raises(ValueError, match=r"`colors` must be a uint8 array of shape \(30, 3\)"):
-            mesh.save(tmp_path / "mesh.ply", colors=colors)
-    assert names(tmp_path) == ["mesh.ply"]
 
 
 # -------------------------------------------------------------------------------------------------------- polygons

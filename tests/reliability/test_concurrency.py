@@ -19,12 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from joblib import Parallel, delayed
-from marks import quick_ones
 from oracles import sphere_mesh
-from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_info
 
 import manifoldrf
@@ -34,7 +29,6 @@ from manifoldrf import (
     Exact,
     FieldInterpolator,
     GraphRandomFeatures,
-    GraphWarning,
     HeatKernel,
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
@@ -282,23 +276,6 @@ def test_warnings_of_threads_reach_their_own_thread_alone():
     assert told == ["mine"]
 
 
-def test_warnings_in_a_search_by_joblib_point_at_the_line_that_started_it():
-    """Not into joblib."""
-    table = np.random.default_rng(0).normal(size=(60, 3)) * [1.0, 1.0, 1e4]
-    search = GridSearchCV(
-        make_pipeline(ManifoldRandomFeatures(random_state=0), Ridge()),
-        {"ridge__alpha": [0.1, 1.0]},
-        cv=2,
-        n_jobs=1,
-        refit=False,
-    )
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        search.fit(table, table[:, 0])
-    places = [one.filename for one in caught if one.category is GraphWarning and "varies" in str(one.message)]
-    assert places == 4 * [__file__]
-
-
 def test_filters_for_other_libraries_never_overlap():
     before = list(warnings.filters)
     gate = threading.Barrier(4)
@@ -335,20 +312,6 @@ def test_an_error_in_a_task_leaves_no_thread_behind():
     assert threads() == before
 
 
-def test_blocks_left_half_way_leave_nothing_behind(tmp_path):
-    model = features().fit(NODES)
-    np.save(tmp_path / "points.npy", Sphere().sample(500, seed=3))
-    model.transform(NEW)  # threads that stay are there
-    gc.collect()  # else files of others, closed meanwhile, would count
-    before, files = threads(), len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    rows = np.load(tmp_path / "points.npy", mmap_mode="r")
-    blocks = model.transform_blocks(rows, n_rows=100)
-    next(blocks)
-    del blocks, rows
-    gc.collect()
-    assert (threads(), len(os.listdir("/proc/self/fd"))) == (before, files)  # noqa: PTH208
-
-
 def test_fits_do_not_gather_threads():
     JOBS["step"]()
     before = threads()
@@ -377,13 +340,6 @@ def test_fitted_estimators_travel_by_pickle_used_or_not(name):
     again = pickle.loads(pickle.dumps(model))  # now with what was found on first use
     np.testing.assert_array_equal(used(fresh), expected)
     np.testing.assert_array_equal(used(again), expected)
-
-
-@pytest.mark.parametrize("backend", quick_ones(["loky", "threading"], "threading"))
-def test_a_fitted_model_serves_joblib_threads_and_processes(alone, backend):
-    model = features().fit(NODES)
-    for found in Parallel(n_jobs=2, backend=backend)(delayed(model.transform)(NEW) for _ in range(3)):
-        np.testing.assert_array_equal(found, alone["step"])
 
 
 # A program of its own, so that a child that hangs can be ended with all of its family.

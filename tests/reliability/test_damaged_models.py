@@ -84,12 +84,6 @@ def test_files_cut_off_or_too_long_are_refused(tmp_path, whole):
         assert "too long" in refused(tmp_path / "m", whole + rest)
 
 
-def test_the_body_of_another_file_is_refused(tmp_path, models):
-    contents = [path.read_bytes() for path in models.iterdir()]
-    for own, other in itertools.permutations(contents, 2):
-        refused(tmp_path / "m", own[: end_of_header(own)] + other[end_of_header(other) :])
-
-
 def test_a_file_where_another_is_wanted_is_named(program, models, tmp_path):
     np.save(tmp_path / "points.npy", Sphere().grid(5))
     graph, features = (models / f"{name}.safetensors" for name in ("graph", "features"))

@@ -1,8 +1,5 @@
 """Features of any space and options: a documented error, or nonnegative, bounded, repeatable, equivariant ones."""
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import numpy as np
 import pytest
 from hypothesis import strategies as st
@@ -13,7 +10,6 @@ from reliability.strategies import (
     Outcomes,
     any_clouds,
     holds_for,
-    hulls,
     mostly,
     motions,
     options,
@@ -34,7 +30,6 @@ from manifoldrf import (
     Sphere,
     Walks,
     knn_graph,
-    load,
 )
 
 FIELDS = st.sampled_from(["step", "interpolated"])
@@ -220,18 +215,6 @@ def test_features_of_all_nodes_in_steps_multiply_to_the_kernel_of_the_graph(poin
     # An interpolated field is exact at its nodes but for entries below 1e-7 of the largest of their column; degrees
     # differ by at most 1e4 from the median, their roots by 100.
     np.testing.assert_allclose(found, signatures @ signatures.T, rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow  # writing files to disk takes most of the time
-@holds_for(mesh=hulls(), t=TIMES, n_features=st.sampled_from([6, "auto", "all"]), seed=SEEDS)
-def test_features_of_meshes_keep_the_contract_and_come_back_from_files(mesh, t, n_features, seed):
-    features = fit(mesh, HeatKernel(t), n_features=n_features, random_state=seed)
-    queries = around(mesh.vertices, seed)
-    rows = check_features(features, queries)
-    with TemporaryDirectory() as folder:
-        again = load(quietly(features.save, Path(folder) / "mesh.safetensors"))
-    np.testing.assert_array_equal(features_of(again, queries), rows)
-    np.testing.assert_array_equal(again.bound_, features.bound_)
 
 
 @holds_for(points=SURFACES, t=TIMES, field=FIELDS, direction=SEEDS)

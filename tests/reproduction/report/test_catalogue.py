@@ -1,33 +1,12 @@
 """The list of experiments leads to their code, and only when it is asked for."""
 
 import ast
-import importlib
 import subprocess
 import sys
 from types import SimpleNamespace
 
-import pytest
-
 from reproduction.record import Record
-from reproduction.report.catalogue import CATALOGUE, Entry
-
-
-@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.name)
-def test_every_experiment_has_its_sizes_and_a_run(entry):
-    assert set(entry.sizes()) == {"smoke", "paper"}
-    assert all(isinstance(config, entry.experiment().Config) for config in entry.sizes().values())
-    assert callable(entry.experiment().run)
-
-
-@pytest.mark.parametrize(
-    ("entry", "stem"),
-    [(e, s) for e in CATALOGUE.values() for s in e.figures],
-    ids=lambda value: getattr(value, "name", value),
-)
-def test_every_picture_is_named_after_its_experiment_and_has_a_function(entry, stem):
-    module, function = entry.figures[stem].split(":")
-    assert stem.startswith(entry.name)
-    assert callable(getattr(importlib.import_module(f"reproduction.report.{module}"), function))
+from reproduction.report.catalogue import Entry
 
 
 def test_pictures_are_drawn_from_the_record_into_the_folder(monkeypatch, tmp_path):

@@ -183,15 +183,6 @@ def test_a_broken_record_is_refused_by_name(tmp_path):
         read_records(tmp_path)
 
 
-def test_the_committed_pages_are_those_of_the_committed_records():
-    found = read_records(ROOT / "docs" / "records")
-    images = {path.name for path in (ROOT / "docs" / "images").glob("*.png")}
-    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == results_page(found, images)
-    assert "no reason known" not in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme == replace_between(readme, BEGIN, END, readme_table(found))
-
-
 def test_where_units_differ_ranks_are_compared_and_their_differences_said():
     rows = [
         {"method": name, "mse": ours, "published_mse": paper}
