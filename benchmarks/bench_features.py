@@ -1,7 +1,7 @@
 """Whether features are quick to fit and to evaluate.
 
 Each row of the table says what, the figure seen, the limit, and whether it holds. All are ratios of times taken in
-one run, after a first call that compiles and is not counted: of fits and kernels the best time of several, of
+one run, after a first call that imports and is not counted: of fits and kernels the best time of several, of
 transforms the median ratio, of the eigendecomposition one run.
 
 1. fit of the heat kernel at t = .02 with 4000 nodes on the sphere: with 1024 features from 4000 points alone, and

@@ -70,7 +70,7 @@ def timed(work):
 def stages(n, n_jobs):
     """Seconds of every stage of a fit to n points, and the memory."""
     if n > 3000:
-        stages(3000, n_jobs)  # loads compiled code and starts threads before anything is timed
+        stages(3000, n_jobs)  # imports and starts threads before anything is timed
     before, begun, seconds = peak(), {}, defaultdict(float)
 
     def clock(what, done, total):

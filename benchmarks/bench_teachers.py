@@ -5,7 +5,7 @@ a machine that slows down slows both sides (two threads and the torus: best runs
 An argument selects the rows whose names contain it.
 
 1. steps per second of the random-walk engine against the same loop in C (gcc -O3 -march=native), one core
-   (at least 0.85);
+   (at least 0.9);
 2. throughput of the engine on two threads against one (at least 1.8; nothing else may run meanwhile);
 3. error of counted walkers against Algorithm 1 at equal steps, sphere and Moebius graphs (at most 1/15);
 4. exact teacher at 1e-7 for 1000 starts against ``expm_multiply`` of scipy, one thread each (at least 4);
@@ -33,7 +33,8 @@ from scipy.special import gammaln
 from table import seconds
 
 from manifoldrf import Counts, DiffusionKernel, Exact, MobiusStrip, Sphere, Walks, compute_signatures, knn_graph
-from manifoldrf.signatures.walks import Law, open_stream, pack_table, run_walks
+from manifoldrf._native import loops
+from manifoldrf.signatures.walks import Law, pack_table, run_walks
 
 N_NODES, N_STARTS, N_WALKS, N_BATCHES, REPEATS = 4000, 200, 5000, 10, 7
 N_LENGTHS, TAU, P_HALT = 400, 20.0, 0.01
@@ -78,7 +79,10 @@ def c_loop():
         function = ctypes.CDLL(library).walk_loop
     function.restype = ctypes.c_int64
     table, starts, law = sphere_walks()
-    streams = np.array([open_stream(s, lane, KEY) for s in starts for lane in (0, 1)], np.uint64)
+    streams = np.zeros((len(starts), 2, 2), np.uint64)
+    for stream, start in zip(streams, starts.tolist(), strict=True):
+        for lane in (0, 1):
+            loops.stream_words(start, lane, KEY, stream[lane])
     room = len(starts) * N_NODES
     counts, slots = np.zeros(len(starts), np.int64), np.zeros(room, np.int64)
     sums, variances = np.zeros(room), np.zeros(room)
@@ -112,7 +116,7 @@ def engine_against_c():
     ratio, best = median_ratio(run, walk)
     theirs_best, ours_best = ours[4] / best / 1e6
     name = f"walk engine / C loop, one core ({ours_best:.0f}, {theirs_best:.0f} M steps/s)"
-    return name, ratio, ">=", 0.85
+    return name, ratio, ">=", 0.9
 
 
 def two_threads():

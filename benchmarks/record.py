@@ -22,7 +22,7 @@ def load(path: pathlib.Path) -> list[Row]:
 
 def keep(rows: list[Row], path: pathlib.Path) -> None:
     """Write the rows with versions and day."""
-    names = ("manifoldrf", "numpy", "scipy", "numba")
+    names = ("manifoldrf", "numpy", "scipy")
     plain = {
         "rows": [{name: _short(value) for name, value in row.items()} for row in rows],
         "environment": {name: importlib.metadata.version(name) for name in names}

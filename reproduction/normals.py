@@ -346,7 +346,7 @@ def time_methods(
 ) -> Iterator[dict[str, Any]]:
     """Times of all methods on one mesh, which may have some vertices more or less than ``size``."""
     methods = timed_methods(config.tau, config.ambient) | {FULL: full_kernel(config.largest_dense)}
-    compile_methods(config)
+    run_methods_once(config)
     for name, method in methods.items():
         if method.largest is None or size <= method.largest:
             tell(name)
@@ -358,8 +358,8 @@ def time_methods(
 
 
 @functools.cache
-def compile_methods(config: "Config") -> None:
-    """Run all methods once on a small mesh, so that no measured time includes a compilation."""
+def run_methods_once(config: "Config") -> None:
+    """Run all methods once on a small mesh, so that no measured time includes an import."""
     small = builtin_by_name("torus-400")
     stage = Stage(small.name, small.mesh, 0.8, config.tau, n_anchors=16)
     for method in (*timed_methods(config.tau, config.ambient).values(), full_kernel(config.largest_dense)):

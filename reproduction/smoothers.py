@@ -463,12 +463,12 @@ def learn_field(
             clock.append(time.process_time())
 
     unit = float(np.exp(recipe.tau / 2))
-    field, training = fit_network(*data, options, unit=unit, seed=seed, progress=tell, n_jobs=-1)
+    field, training = fit_network(*data, options, unit=unit, seed=seed, progress=tell)
     return LearnedField(field, candidates, recipe, training, clock[-1] - clock[0])
 
 
 def warm_up(points: FloatArray) -> None:
-    """Train for one epoch on some points, so that no measured time includes an import or a compilation."""
+    """Train for one epoch on some points, so that no measured time includes an import."""
     tiny = Recipe(n_dense=1, n_starts=50, n_walks=10, epochs=1, n_features=16, n_candidates=100)
     learn_field(points, len(points), tiny, 0).features(points, 0)
 

@@ -205,8 +205,8 @@ def _part_keys(config: Config) -> list[_Key]:
 
 def _measure(key: _Key, config: Config, tell: Tell, parts: Path | None) -> Record:
     """Measure one part. An interrupted training is resumed from a checkpoint beside the finished parts."""
-    tell("compiling, a minute after a new installation")
-    _compile(config)
+    tell("a first run on a small sphere")
+    _first_run(config)
     start = time.perf_counter()
     settings = key.settings(config)
     digest = hashlib.blake2b(repr(settings).encode(), digest_size=4).hexdigest()  # a checkpoint for each settings
@@ -225,8 +225,8 @@ def _measure(key: _Key, config: Config, tell: Tell, parts: Path | None) -> Recor
 
 
 @functools.cache
-def _compile(config: Config) -> None:
-    """Run everything once on a small sphere, so that no measured time includes a compilation."""
+def _first_run(config: Config) -> None:
+    """Run everything once on a small sphere, so that no measured time includes an import."""
     small = dataclasses.replace(
         config, n_nodes=400, n_starts=60, n_walks=10, epochs=1, n_queries=20, n_features=100, repeats=1, t=0.2
     )

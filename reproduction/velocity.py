@@ -548,7 +548,7 @@ def _scale(
 
 
 def _timed_methods(config: Config, sequence: Sequence) -> dict[str, Method]:
-    """Methods to time. All are run once, so that no measured time includes a compilation."""
+    """Methods to time. All are run once, so that no measured time includes an import."""
     methods = {name: method for name, method in AS_PAPER.items() if name not in (EDGES, UNIFORM_EDGES)}
     methods |= {name: TUNED[name] for name in _TIMED_TUNED}
     methods |= {FULL: FULL_METHOD}

@@ -93,12 +93,30 @@ def folded_strip(n_long, n_wide, gap):
     return TriangleMesh(points, np.vstack([lower, upper])), np.repeat(s, n_wide)
 
 
-def csr_arrays(matrix):
-    """The arrays of a CSR matrix with the types they have in a graph, so that loops are not compiled again."""
-    arrays = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data.copy()
-    for array in arrays:
-        array.flags.writeable = False
-    return arrays
+def philox(counter, key):
+    """Philox 4x32-10: four 32-bit words of a counter of four and a key of two."""
+    (a, b, c, d), (x, y) = counter, key
+    for _ in range(10):
+        p, q = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = q >> 32 ^ b ^ x, q % 2**32, p >> 32 ^ d ^ y, p % 2**32
+        x, y = (x + 0x9E3779B9) % 2**32, (y + 0xBB67AE85) % 2**32
+    return a, b, c, d
+
+
+def random_words(start, lane, key):
+    """The 64-bit words of the stream of a start and a lane: xoroshiro128+ with a state from Philox."""
+    a, b, c, d = philox((start % 2**32, start >> 32, lane % 2**32, lane >> 32), [int(word) for word in key])
+    s, t = a << 32 | b, c << 32 | d | 1
+    while True:
+        yield (s + t) % 2**64
+        t ^= s
+        s = ((s << 24 | s >> 40) ^ t ^ t << 16) % 2**64
+        t = (t << 37 | t >> 27) % 2**64
+
+
+def as_unit(word):
+    """A double in [0, 1) from the upper 53 bits of a word."""
+    return (word >> 11) * 2.0**-53
 
 
 def cloud(n=60, d=3, seed=0):

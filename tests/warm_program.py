@@ -79,7 +79,7 @@ def contents(folder):
 
 
 def _warm_up():
-    """Load the modules and compiled code that commands need. No thread may run when the process forks."""
+    """Load the modules that commands need. No thread may run when the process forks."""
     for name in ("manifoldrf.storage", "manifoldrf.cli.program", "manifoldrf.explorer.page"):
         importlib.import_module(name)
     importlib.import_module("reproduction.commands")
@@ -89,9 +89,6 @@ def _warm_up():
     points = mrf.Sphere().grid(100)
     features = mrf.ManifoldRandomFeatures(mrf.HeatKernel(0.3), n_jobs=1, random_state=0).fit(points)
     features.summary()
-    graph = mrf.knn_graph(points, n_jobs=1)
-    for teacher in (mrf.Exact(form="sparse"), mrf.Walks(10), mrf.Counts(10)):
-        mrf.compute_signatures(graph, mrf.DiffusionKernel(5.0), [0], teacher=teacher, n_jobs=1, seed=0)
 
 
 def _serve():

@@ -110,7 +110,7 @@ def sampled(problem, name, teacher, seconds):
         return compute_signatures(problem.graph, problem.kernel, nodes, teacher=own, seed=0, n_jobs=-1)
 
     some = np.arange(0, problem.graph.n_nodes, TRIAL)
-    compute(some[:8], n_walks=8)  # loads the compiled code
+    compute(some[:8], n_walks=8)  # imports
     n_walks, taken = 8, 0.0
     while TRIAL * taken < SHARE * seconds / 4 and n_walks < MOST_WALKS:
         n_walks *= 2
@@ -132,7 +132,7 @@ def few(problem, n_walks):
 def deterministic(problem, tol):
     """Our rows by polynomials, without walks."""
     compute = functools.partial(compute_signatures, problem.graph, problem.kernel, n_jobs=-1)
-    compute(problem.nodes[:8], teacher=Exact(tol, "sparse"))  # loads the compiled code
+    compute(problem.nodes[:8], teacher=Exact(tol, "sparse"))  # imports
     seconds, found = once(functools.partial(compute, teacher=Exact(tol, "sparse")))
     return problem.row(f"manifoldrf, frontier to {tol:g}, no walks", seconds, found.rows)
 

@@ -58,7 +58,7 @@ class Streams:
         return cls(_digest(b"manifoldrf seed", plain))
 
     def key(self, name: str) -> NDArray[np.uint32]:
-        """Return two 32-bit words that key the compiled generator of :mod:`manifoldrf.signatures.walks`."""
+        """Return two 32-bit words that key the generator of walks."""
         return np.frombuffer(_digest(self.root, name.encode())[:8], dtype="<u4").astype(np.uint32)
 
     def generator(self, name: str) -> np.random.Generator:

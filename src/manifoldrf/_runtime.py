@@ -64,15 +64,11 @@ def thread_pool(n_jobs: int, initializer: Callable[[], Any] | None = None) -> It
 
 
 def map_threads(function: Callable[[Any], Any], items: Sequence[Any], n_jobs: int) -> list[Any]:
-    """Apply a function to items in new threads. Results are in the order of the items.
-
-    The calling thread computes the first item, so that compiled code is loaded once, before other threads use it.
-    """
-    results = list(map(function, items[:1]))
-    if len(items) > 1:
-        with thread_pool(n_jobs) as pool:
-            results += pool.map(function, items[1:])
-    return results
+    """Apply a function to items in new threads. Results are in the order of the items."""
+    if n_jobs == 1 or len(items) <= 1:
+        return list(map(function, items))
+    with thread_pool(n_jobs) as pool:
+        return list(pool.map(function, items))
 
 
 def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int) -> list[Any]:

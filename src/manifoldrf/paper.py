@@ -41,7 +41,6 @@ from manifoldrf.geometry.csr import check_numbers, check_shape
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch
-from manifoldrf.geometry.paths import edges_of, paths_along_edges
 from manifoldrf.kernels.abstract_kernel import FrozenParams
 from manifoldrf.metrics import errors_of
 
@@ -189,17 +188,13 @@ class GraphDistances:
         return np.array(found, dtype=np.float32).reshape(len(queries), self.paths.shape[1])
 
 
-def graph_distances(graph: Graph, anchors: IntArray, n_jobs: int = 1) -> GraphDistances:
-    """Shortest paths from every node to the anchors, by one search per anchor; threads do not change the result."""
+def graph_distances(graph: Graph, anchors: IntArray) -> GraphDistances:
+    """Shortest paths from every node to the anchors."""
     paths = np.full((graph.n_nodes, len(anchors)), np.inf, dtype=np.float32)
-    edges = edges_of(graph)
-    size = max(1, min(16, 2**22 // graph.n_nodes))  # anchors per task, which holds their paths in double precision
-
-    def search(start: int) -> None:
+    size = max(1, 2**22 // graph.n_nodes)  # anchors at a time, whose paths are held in double precision
+    for start in range(0, len(anchors), size):
         part = slice(start, start + size)
-        paths[:, part] = paths_along_edges(edges, anchors[part]).T
-
-    map_threads(search, range(0, len(anchors), size), check_jobs(n_jobs))
+        paths[:, part] = graph.shortest_paths(anchors[part]).T
     reached = np.isfinite(paths)
     far = 2 * float(paths[reached].max()) or 1.0  # anchors at least reach themselves
     paths[~reached] = far
@@ -317,7 +312,7 @@ def _embedded(places: FloatArray, metric: AbstractManifold | None) -> FloatArray
 
 
 # -------------------------------------------------------------------------------------------------------- training
-def fit_network(  # noqa: PLR0913  (data, options, and what every fit has)
+def fit_network(
     graph: Graph,
     starts: IntArray,
     anchors: IntArray,
@@ -327,7 +322,6 @@ def fit_network(  # noqa: PLR0913  (data, options, and what every fit has)
     unit: float = 1.0,
     seed: SeedLike = None,
     progress: Progress = silent,
-    n_jobs: int = 1,
 ) -> tuple[NetworkField, TrainingInfo]:
     """Train the network on signatures of some nodes.
 
@@ -348,8 +342,6 @@ def fit_network(  # noqa: PLR0913  (data, options, and what every fit has)
         Needed with a checkpoint.
     progress : callable
         Called with (what, done, total).
-    n_jobs : int, default=1
-        Number of threads of the shortest paths; training uses one. The result does not depend on it.
 
     Returns
     -------
@@ -375,7 +367,7 @@ def fit_network(  # noqa: PLR0913  (data, options, and what every fit has)
         reject("values", "positive somewhere, at 2 starts or more, because some are held out", f"{n} starts")
     streams = Streams.from_seed(seed)
     progress("shortest paths", 0, 1)
-    distances = graph_distances(graph, anchors, n_jobs)
+    distances = graph_distances(graph, anchors)
     scale = unit if top * unit >= 1 else 600.0 / top  # 600: about the largest value of exp(10 W) on its graphs
     points = _embedded(distances.points, graph.metric)
     low, high = points.min(axis=0), points.max(axis=0)

@@ -6,13 +6,14 @@ import re
 import numpy as np
 import pytest
 from oracles import METRICS, cloud
+from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import ConvexHull
 from scipy.spatial.distance import cdist
 
 from manifoldrf import FlatTorus, HyperbolicSpace, Sphere
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import NeighborSearch, ball_along_edges, edge_lengths, search_of, without_self
+from manifoldrf.geometry.neighbors import NeighborSearch, balls_along_edges, edge_lengths, search_of, without_self
 
 # Nearest nodes
 
@@ -116,11 +117,11 @@ def test_neighbours_in_many_dimensions_are_exact_for_any_number_of_threads(moved
 
 
 def csr(n, edges):
-    """Arrays of the symmetric graph with the given lengths."""
+    """The symmetric graph with the given lengths."""
     both = sorted([(i, j, w) for (i, j), w in edges.items()] + [(j, i, w) for (i, j), w in edges.items()])
-    rows = [i for i, _, _ in both]
-    indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
-    return indptr, np.array([j for _, j, _ in both], dtype=np.int64), np.array([w for _, _, w in both], dtype=float)
+    rows, columns, lengths = zip(*both, strict=True)
+    ends = np.searchsorted(rows, np.arange(n + 1))
+    return sparse.csr_array((np.array(lengths, float), columns, ends), shape=(n, n))
 
 
 def all_paths(n, edges):
@@ -140,7 +141,7 @@ GRAPH = {(0, 1): 1.0, (1, 2): 1.5, (0, 2): 4.0, (2, 3): 0.5, (0, 3): 3.5, (3, 4)
 @pytest.mark.parametrize("limit", [0.0, 1.0, 2.5, 3.0, 100.0])
 def test_balls_equal_all_shortest_paths_cut_at_the_limit(limit):
     sources = np.array([0, 4, 6, 2, 5, 1, 3, 0])  # in any order, and one twice
-    counts, nodes, distances = ball_along_edges(*csr(7, GRAPH), sources, limit)
+    counts, nodes, distances = balls_along_edges(csr(7, GRAPH), sources, limit)
     paths = all_paths(7, GRAPH)
     assert nodes.dtype == counts.dtype == np.int64
     ends = np.cumsum(counts)
@@ -157,7 +158,7 @@ def test_balls_equal_all_shortest_paths_on_random_graphs(global_seed):
         pairs = rng.permutation(list(itertools.combinations(range(9), 2)))[:14]
         edges = {(int(i), int(j)): float(w) for (i, j), w in zip(pairs, rng.integers(0, 8, 14) / 4, strict=True)}
         paths = all_paths(9, edges)
-        counts, nodes, distances = ball_along_edges(*csr(9, edges), np.arange(9), 2.0)
+        counts, nodes, distances = balls_along_edges(csr(9, edges), np.arange(9), 2.0)
         found = np.full((9, 9), np.inf)
         found[np.repeat(np.arange(9), counts), nodes] = distances
         assert np.array_equal(found, np.where(paths <= 2.0, paths, np.inf))
@@ -166,8 +167,7 @@ def test_balls_equal_all_shortest_paths_on_random_graphs(global_seed):
 def test_balls_on_a_mesh_are_those_of_dijkstra_to_the_bit(global_seed):
     points = Sphere().sample(400, seed=global_seed)
     edges = edge_lengths(TriangleMesh(points, ConvexHull(points).simplices))
-    parts = edges.indptr.astype(np.int64), edges.indices.astype(np.int64), edges.data
-    counts, nodes, distances = ball_along_edges(*parts, np.arange(400), 0.7)
+    counts, nodes, distances = balls_along_edges(edges, np.arange(400), 0.7)
     found = np.full((400, 400), np.inf)
     found[np.repeat(np.arange(400), counts), nodes] = distances
     np.testing.assert_array_equal(found, csgraph.dijkstra(edges, limit=0.7))

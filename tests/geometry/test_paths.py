@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from manifoldrf import Graph, Sphere, knn_graph
-from manifoldrf.geometry.paths import edges_of, farthest_nodes, follows_edges, nearest_sources, paths_along_edges
+from manifoldrf.geometry.paths import farthest_nodes, follows_edges, nearest_sources
 
 CLOUD = knn_graph(Sphere().grid(400))
 CHAINS = np.kron(np.eye(3), np.eye(20, k=1) + np.eye(20, k=-1))
@@ -44,10 +44,3 @@ def test_nearest_sources_are_those_of_all_distances():
         assert np.array_equal(found >= 0, reached)
         every = np.arange(graph.n_nodes)[reached]
         assert np.allclose(lengths[found[reached], every], lengths.min(axis=0)[reached])
-
-
-def test_paths_are_those_of_dijkstra():
-    sources = np.array([0, 41])
-    assert np.allclose(
-        paths_along_edges(edges_of(PIECES), sources), csgraph.dijkstra(PIECES.lengths, indices=sources)
-    )

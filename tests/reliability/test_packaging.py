@@ -62,7 +62,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
         names = set(archive.namelist())
     package = {name for name in names if name.startswith("manifoldrf/")}
     assert {name.split("/")[0] for name in names} == {"manifoldrf", f"manifoldrf-{VERSION}.dist-info"}
-    assert package == {name.removeprefix("src/") for name in tracked("src") if "__pycache__" not in name}
+    sources = {name.removeprefix("src/") for name in tracked("src") if "__pycache__" not in name}
+    assert package == sources - {"manifoldrf/_loops.c"} | {"manifoldrf/_loops.abi3.so"}
     assert "manifoldrf/py.typed" in package
     assert f"manifoldrf-{VERSION}.dist-info/licenses/LICENSE" in names
     assert any(
@@ -75,6 +76,7 @@ def test_source_archive_holds_what_tests_and_documentation_need(sdist):
     names = in_sdist(sdist)
     wanted = {
         "pyproject.toml",
+        "setup.py",
         "Makefile",
         "constraints.txt",
         "LICENSE",
@@ -123,17 +125,10 @@ def clean(wheel, tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    """Compiled code of all sessions, so that only the first one compiles."""
-    return tmp_path_factory.mktemp("compiled")
-
-
 @pytest.fixture
-def run_outside(compiled, tmp_path):
+def run_outside(tmp_path):
     """Run a program of an environment in an empty folder, without the paths of the repository."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    environment |= {"NUMBA_CACHE_DIR": str(compiled)}
     return lambda folder, name, *rest: run(folder / "bin" / name, *rest, cwd=tmp_path, env=environment)
 
 

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CORE = {"lazy-loader", "numba", "numpy", "rich", "safetensors", "scikit-learn", "scipy", "threadpoolctl"}
+CORE = {"lazy-loader", "numpy", "rich", "safetensors", "scikit-learn", "scipy", "threadpoolctl"}
 CORE |= {"trimesh", "typer"}
 IMPORTED_AS = {"lazy-loader": "lazy_loader", "scikit-learn": "sklearn"}
 

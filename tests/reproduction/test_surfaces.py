@@ -35,7 +35,7 @@ METHODS = [
 def record():
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surfaces, "_compile", lambda config: None)  # no time is tested
+        patch.setattr(surfaces, "_first_run", lambda config: None)  # no time is tested
         found = run(TINY, lambda what, done, total: seen.append((done, total)))
     shares = [done / total for done, total in seen]
     assert shares == sorted(shares)  # a bar never goes back
@@ -133,7 +133,7 @@ def quick(monkeypatch):
     def keys(config):
         return [_Key("mobius", 12, seed, only_recipe=True) for seed in range(config.strip_seeds)]
 
-    monkeypatch.setattr(surfaces, "_compile", lambda config: None)
+    monkeypatch.setattr(surfaces, "_first_run", lambda config: None)
     monkeypatch.setattr(surfaces, "_part_keys", keys)
     monkeypatch.setattr(_Surface, "fit_network", counted)
     return trained

@@ -257,7 +257,7 @@ def show_facts(output: Output, title: str, facts: Mapping[str, object]) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- environment
-_PACKAGES = ("manifoldrf", "numba", "numpy", "scikit-learn", "scipy", "torch")
+_PACKAGES = ("manifoldrf", "numpy", "scikit-learn", "scipy", "torch")
 
 
 @functools.cache

@@ -97,10 +97,9 @@ def measure(report: Report) -> list[Surface]:
     spaces += [("Möbius strip", MobiusStrip(), 24), ("torus", Torus(), 8)]
     found = []
     with without_warnings(FeatureWarning, GraphWarning):  # the table shows the errors they are about
-        report("compiling, up to a minute after a new installation", 0, 5)
-        _compare(*spaces[0], 200)  # so that no time below includes a compilation
+        _compare(*spaces[0], 200)  # so that no time below includes an import
         for done, space in enumerate(spaces):
-            report(f"{space[0]}, {done + 1} of {len(spaces)}", done, 5)
+            report(f"{space[0]}, {done + 1} of {len(spaces)}", done, 4)
             found.append(_compare(*space, N_NODES))
     return found
 

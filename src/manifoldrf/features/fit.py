@@ -568,7 +568,6 @@ def _train(
         unit=1 / first if first > 0 else 1.0,  # the paper's, in which f_0 = 1
         seed=options.streams.generator("features.network"),
         progress=options.progress,
-        n_jobs=options.n_jobs,
     )
 
 

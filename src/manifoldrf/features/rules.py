@@ -14,16 +14,14 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
-from manifoldrf._compiling import compiled
 from manifoldrf._native import loops
 from manifoldrf._runtime import one_blas_thread, quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
-from manifoldrf.geometry.csr import as_dense, csr_parts, product_above, read_only_view
+from manifoldrf.geometry.csr import as_dense, csr_parts, product_above
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.heat import HeatExtension, weigh
-from manifoldrf.geometry.layout import bent_square
+from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
-from manifoldrf.geometry.neighbors import Cells, NeighborSearch, collect, room_for, visiting_order
+from manifoldrf.geometry.neighbors import Cells, NeighborSearch, visiting_order
 
 
 class PointRule(Protocol):
@@ -268,13 +266,11 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
 def step_times_table(rule: Any, blocks: "Blocks", queries: FloatArray, n_jobs: int) -> FloatArray:
     """One heat step between the cells of a rule times a table, dense; half the time of both products."""
     extension, cells, steps = rule.fused
-    places = read_only_view(np.ascontiguousarray(extension.nodes.inside(queries)))
-    heat = tuple(map(read_only_view, (steps.search.points, *steps[1:]))), extension.bandwidth
-    visits = visiting_order(places, cells)
+    places = np.ascontiguousarray(extension.nodes.inside(queries))
+    heat = steps.search.points, *steps[1:], extension.bandwidth
+    given = places, visiting_order(places, cells), *cells, *heat, *blocks
     return _by_blocks(
-        lambda out, span: heat_step_rows(places, visits, cells, heat, blocks, out, span),
-        (len(queries), len(blocks.order)),
-        n_jobs,
+        lambda out, span: loops.heat_step_rows(*given, out, *span), (len(queries), len(blocks.order)), n_jobs
     )
 
 
@@ -285,9 +281,7 @@ def _by_blocks(work: Any, shape: tuple[int, int], n_jobs: int) -> FloatArray:
     return out
 
 
-BLOCK = 8  # columns of a table added at a time: two registers of four doubles
-# Unsigned indices cannot be negative, so the compiler omits the check for indices that count from the end.
-_1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(k) for k in range(1, 9))
+BLOCK = 8  # columns of a table added at a time, as in _loops.c: two registers of four doubles
 
 
 class Blocks(NamedTuple):
@@ -317,62 +311,6 @@ def make_blocks(table: Any, points: FloatArray) -> Blocks | None:
     values = np.zeros(BLOCK * int(ends[-1]))
     values[BLOCK * (before[1:] - 1) + lane] = sorted_.data
     return Blocks(ends, (BLOCK * block[opens]).astype(np.uint32), values, order)
-
-
-@compiled()
-def heat_step_rows(queries, visits, cells, heat, blocks, out, span):  # type: ignore[no-untyped-def]
-    """out[i] = one heat step from query i times a table, without forming the matrix of steps.
-
-    Consecutive queries are close to each other, so rows of the table are still in the cache. ``heat`` holds the
-    parts of the steps and their bandwidth.
-    """
-    (points, node_of, factors, frames, ricci), bandwidth = heat
-    row = np.zeros(BLOCK * ((len(blocks.order) + BLOCK - 1) // BLOCK))
-    ranges = np.zeros((9, 2), np.int64)
-    columns, squares = room_for(256)
-    for i in visits[span[0] : span[1]]:
-        found, columns, squares = collect(queries[i], cells, ranges, columns, squares)
-        if len(frames) > 0:
-            _bend(queries[i], found, columns, squares, points, (node_of, frames, ricci, bandwidth))
-        total = weigh(squares[:found], columns, factors, bandwidth)
-        row[:] = 0.0
-        for p in range(found if total > 0 else 0):
-            node = node_of[columns[p]]
-            for q in range(blocks.ends[node], blocks.ends[node + 1]):
-                _add_block(row, np.uint64(blocks.starts[q]), blocks.values, q * _8, squares[p] / total)
-        for c in range(len(blocks.order)):
-            out[i, blocks.order[c]] = row[c]
-
-
-@compiled()
-def _bend(query, found, columns, squares, points, bends):  # type: ignore[no-untyped-def]
-    """Turn squared chords from a query into exponents of the heat kernel, with the frame of the nearest node."""
-    node_of, frames, ricci, bandwidth = bends
-    near = 0
-    for p in range(found):
-        if squares[p] < squares[near]:
-            near = p
-    if found > 0:
-        k = node_of[columns[near]]
-        for p in range(found):
-            squares[p] = bent_square(points[columns[p]], query, frames[k], ricci[k], squares[p], bandwidth)
-
-
-@compiled()
-def _add_block(row, b, values, v, share):  # type: ignore[no-untyped-def]
-    """Add a block. All loads come before all stores, because the compiler cannot rule out that arrays overlap."""
-    r0, r1, r2, r3 = row[b], row[b + _1], row[b + _2], row[b + _3]
-    r4, r5, r6, r7 = row[b + _4], row[b + _5], row[b + _6], row[b + _7]
-    r0 += share * values[v]
-    r1 += share * values[v + _1]
-    r2 += share * values[v + _2]
-    r3 += share * values[v + _3]
-    r4 += share * values[v + _4]
-    r5 += share * values[v + _5]
-    r6 += share * values[v + _6]
-    r7 += share * values[v + _7]
-    row[b], row[b + _1], row[b + _2], row[b + _3] = r0, r1, r2, r3
-    row[b + _4], row[b + _5], row[b + _6], row[b + _7] = r4, r5, r6, r7
 
 
 def product(left: Any, right: Any, n_jobs: int) -> FloatArray:

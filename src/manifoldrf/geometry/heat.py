@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from manifoldrf._codec import stored
-from manifoldrf._compiling import compiled
+from manifoldrf._native import loops
 from manifoldrf._runtime import one_blas_thread, warn_user
 from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_jobs, check_points, check_real, reject
 from manifoldrf.geometry.csr import check_amounts, make_csr, scaled_both_ends
@@ -249,7 +249,7 @@ class HeatExtension(AbstractExtension):
         pairs = self.nodes.pairs_from(queries, self.radius, self.bandwidth)
         indptr = np.searchsorted(pairs.rows, np.arange(len(queries) + 1))
         values = pairs.distances.copy()
-        heat_steps(indptr, pairs.columns, (self.factors, self.weights), self.bandwidth, values)
+        loops.heat_steps(indptr, pairs.columns, self.factors, self.weights, self.bandwidth, values)
         found = make_csr(values, pairs.columns, indptr, len(self.weights))
         found.sum_duplicates()  # a node and its images
         return found
@@ -273,42 +273,3 @@ class HeatExtension(AbstractExtension):
     def whole_mesh(self) -> TriangleMesh | None:
         """The mesh that the nodes are on, if there is one."""
         return self.nodes.mesh()
-
-
-@compiled()
-def heat_steps(ends, columns, nodes, bandwidth, out):  # type: ignore[no-untyped-def]
-    """Affinities of queries to the nodes they step to: the mean volume of these nodes times the share of each.
-
-    ``nodes`` are Sinkhorn factors and volumes, ``out`` holds squared lengths of steps.
-    """
-    factors, weights = nodes
-    for i in range(len(ends) - 1):
-        begin, end = ends[i], ends[i + 1]
-        total = weigh(out[begin:end], columns[begin:end], factors, bandwidth)
-        weighted = 0.0
-        for p in range(begin, end):
-            weighted += out[p] * weights[columns[p]]
-        square = total * total
-        scale = 0.0  # no step to nodes without volume
-        if 0 < square < np.inf and 0 < weighted < np.inf:
-            scale = weighted / square
-        elif total > 0:  # squares of the volumes overflow or underflow
-            for p in range(begin, end):
-                scale += out[p] / total * weights[columns[p]]
-            scale /= total
-        for p in range(begin, end):
-            out[p] *= scale
-
-
-@compiled()
-def weigh(squares, columns, factors, bandwidth):  # type: ignore[no-untyped-def]
-    """Turn squared lengths into weights of a heat step, in place; returns their sum."""
-    # Relative to the nearest node: a query off the surface takes the same step, without underflow.
-    nearest = np.inf
-    for p in range(len(squares)):
-        nearest = min(nearest, squares[p])
-    total = 0.0
-    for p in range(len(squares)):
-        squares[p] = np.exp((nearest - squares[p]) / bandwidth) * factors[columns[p]]
-        total += squares[p]
-    return total

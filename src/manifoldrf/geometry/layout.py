@@ -15,16 +15,16 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
-from manifoldrf._compiling import compiled
+from manifoldrf._native import loops
 from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, reject
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
 from manifoldrf.geometry.edges import Edge
-from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, ball_along_edges, without_self
+from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, balls_along_edges, without_self
 from manifoldrf.geometry.nodes import AbstractNodes, FusedSteps, step_reach
-from manifoldrf.geometry.patches import LocalSurface, fit_patches, into_axes
+from manifoldrf.geometry.patches import LocalSurface, fit_patches
 from manifoldrf.geometry.sampling import farthest_first
 
 _PUSHED_BY = {1: 4, 2: 12, 3: 24}  # nearest nodes that push, by dimension
@@ -183,7 +183,7 @@ class EvenNodes(AbstractNodes):
         if self._is_whole:
             return np.ascontiguousarray(z)
         found = np.zeros((len(z), self.axes.shape[1]))
-        into_axes(np.ascontiguousarray(z), self.origin, self.axes, found, (0, len(z)))
+        loops.into_axes(np.ascontiguousarray(z), self.origin, self.axes, found, 0, len(z))
         return found
 
     def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
@@ -244,10 +244,9 @@ class EvenNodes(AbstractNodes):
         found = self.search.within(z, radius)
         squares = found.distances**2
         if len(self.frames):
-            ends = found.rows, found.columns, at
-            spans = list(pairwise([*range(0, len(squares), 2**16), len(squares)]))
-            bends = self.frames, self.ricci, s2
-            quick_map(lambda span: bend_squares(z, self.search.points, ends, bends, squares, span), spans, n_jobs)
+            given = z, self.search.points, found.rows, found.columns, at, self.frames, self.ricci, s2, squares
+            spans = pairwise([*range(0, len(squares), 2**16), len(squares)])
+            quick_map(lambda span: loops.bend_squares(*given, *span), spans, n_jobs)
         squares -= s2 * np.log(self.rooms[found.columns])
         return Pairs(found.rows, self.node_of[found.columns], squares)
 
@@ -311,7 +310,6 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
     edges = sparse.csr_array((lengths, near.ravel(), k * np.arange(n + 1)), shape=(n, n))
     edges = edges.maximum(edges.T.tocsr())
     spacing = np.minimum(distances[:, -1], 4 * np.median(distances[:, -1]))
-    parts = edges.indptr.astype(np.int64), edges.indices.astype(np.int64), edges.data
     some = np.arange(0, n, max(1, n // 200))
     limit = 2 * radius + 2 * float(spacing.max())
 
@@ -319,7 +317,7 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
         """Pairs from some nodes within the reach of a step, and which of them are far from each other on paths."""
         found = search.within(points[starts], radius)
         blocks = np.array_split(starts, max(1, len(starts) // 1000))
-        balls = map_threads(lambda block: ball_along_edges(*parts, block, limit), blocks, n_jobs)
+        balls = map_threads(lambda block: balls_along_edges(edges, block, limit), blocks, n_jobs)
         counts, columns, paths = (np.concatenate(part) for part in zip(*balls, strict=True))
         rows = np.repeat(np.arange(len(starts)), counts)
         # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
@@ -340,38 +338,6 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
     joined = joined.multiply(joined.T).tocsr()  # both directions: sums of paths differ in the last bit
     joined.sort_indices()
     return Layers(NeighborSearch(points), sparse.csr_array(joined))
-
-
-@compiled()
-def bend_squares(z, points, pairs, bends, squares, span):  # type: ignore[no-untyped-def]
-    """Turn squared chords into the exponents of the heat kernel, in place."""
-    rows, columns, at = pairs
-    frames, ricci, s2 = bends
-    for p in range(span[0], span[1]):
-        k = at[rows[p]]
-        squares[p] = bent_square(points[columns[p]], z[rows[p]], frames[k], ricci[k], squares[p], s2)
-
-
-@compiled()
-def bent_square(end, start, frame, ricci, square, s2):  # type: ignore[no-untyped-def]
-    """The exponent of a step times s2: its arc is longer than its chord by a third of the squared normal part.
-
-    Curvature spreads or gathers heat by Ric(v, v) s2 / 12, the first term of the parametrix of the heat kernel.
-    """
-    dim = frame.shape[1]
-    tangential, bent = 0.0, 0.0
-    for a in range(dim):
-        first = 0.0
-        for c in range(frame.shape[0]):
-            first += (end[c] - start[c]) * frame[c, a]
-        tangential += first * first
-        for b in range(dim):
-            second = 0.0
-            for c in range(frame.shape[0]):
-                second += (end[c] - start[c]) * frame[c, b]
-            bent += first * ricci[a, b] * second
-    normal = max(square - tangential, 0.0)
-    return square + min(normal / 3, square / 2) - s2 / 12 * bent * np.exp(-normal / s2)
 
 
 def curvature_at(points: FloatArray, dim: int, spacing: float, n_jobs: int) -> tuple[FloatArray, FloatArray]:

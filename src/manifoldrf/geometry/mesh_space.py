@@ -14,7 +14,7 @@ from manifoldrf._validation import FloatArray, IntArray, check_finite, check_spr
 from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
 from manifoldrf.geometry.edges import Edge
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, ball_along_edges, edge_lengths
+from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, balls_along_edges, edge_lengths
 from manifoldrf.geometry.nodes import AbstractNodes, step_reach
 from manifoldrf.geometry.sampling import farthest_first
 from manifoldrf.geometry.spaces import AbstractSpace
@@ -207,11 +207,10 @@ class MeshNodes(AbstractNodes):
         )
         paths = sparse.coo_array(parts, shape=(n + m, n + m)).tocsr()
         limit = _DETOUR * radius + 2 * spacing
-        graph = paths.indptr.astype(np.int64), paths.indices.astype(np.int64), paths.data
         blocks = np.array_split(np.arange(n), max(1, n // 500))
 
         def ball(block: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-            counts, nodes, lengths = ball_along_edges(*graph, block, limit)
+            counts, nodes, lengths = balls_along_edges(paths, block, limit)
             start = np.repeat(block, counts)
             is_node = nodes < n
             return start[is_node], nodes[is_node], lengths[is_node]

@@ -1,7 +1,7 @@
 """Nearest nodes, and nodes within a radius: in space, along a manifold, along the surface of a mesh.
 
 Searches are exact. Within a radius, in at most three dimensions, nodes
-are sorted into cells of that size; the compiled loops over cells are at the end.
+are sorted into cells of that size.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from manifoldrf._codec import stored
-from manifoldrf._compiling import compiled
+from manifoldrf._native import arrays, loops
 from manifoldrf._runtime import SEARCH_JOBS, map_threads, thread_pool
 from manifoldrf._validation import FloatArray, IntArray, check_jobs, check_points, check_spread, reject
-from manifoldrf.geometry.csr import check_shape, symmetric
+from manifoldrf.geometry.csr import check_shape, csr_parts, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 
@@ -245,13 +245,17 @@ def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
     n = len(queries)
     found, columns, distances = np.zeros(n, np.int64), np.zeros(0, np.int64), np.zeros(0)
     spans = list(pairwise([*range(0, n, _QUERIES_AT_ONCE), n]))
+
+    def work(span: tuple[int, int]) -> None:
+        loops.list_neighbors(queries, *cells, found, columns, distances, *span)
+
     with thread_pool(min(n_jobs, len(spans))) as pool:
-        list(pool.map(lambda span: _list_neighbors(queries, cells, span, found, columns, distances), spans))
+        list(pool.map(work, spans))
         counts = found.copy()
         if total := int(counts.sum()):
             found = np.cumsum(counts) - counts
             columns, distances = np.zeros(total, np.int64), np.zeros(total)
-            list(pool.map(lambda span: _list_neighbors(queries, cells, span, found, columns, distances), spans))
+            list(pool.map(work, spans))
     return Pairs(np.repeat(np.arange(n), counts), columns, distances)
 
 
@@ -285,83 +289,8 @@ def edge_lengths(mesh: TriangleMesh) -> Any:
     return symmetric(mesh.edge_lengths(), mesh.edges[:, 0], mesh.edges[:, 1], mesh.n_vertices)
 
 
-@compiled()
-def _near_rows(query, cells, ranges):  # type: ignore[no-untyped-def]
-    """Ranges of nodes in the 9 rows of cells around a query; their number."""
-    cell = np.zeros(3, np.int64)
-    for axis in range(len(query)):
-        # Far outside the box no cell is near; a floor of huge numbers would overflow.
-        offset = min(max((query[axis] - cells.origin[axis]) / cells.size, -2.0), cells.shape[axis] + 1.0)
-        cell[axis] = np.int64(np.floor(offset))
-    low, high = max(cell[2] - 1, 0), min(cell[2] + 1, cells.shape[2] - 1)
-    n = 0
-    for first in range(max(cell[0] - 1, 0), min(cell[0] + 2, cells.shape[0])):
-        for second in range(max(cell[1] - 1, 0), min(cell[1] + 2, cells.shape[1])):
-            row = (first * cells.shape[1] + second) * cells.shape[2]
-            begin = np.searchsorted(cells.keys, row + low)
-            end = begin
-            while low <= high and end < len(cells.keys) and cells.keys[end] <= row + high:
-                end += 1
-            ranges[n, 0], ranges[n, 1] = begin, end
-            n += 1
-    return n
-
-
-@compiled()
-def room_for(n):  # type: ignore[no-untyped-def]
-    """Arrays for the columns and squared distances of n nodes."""
-    return np.zeros(n, np.int64), np.zeros(n)
-
-
-@compiled()
-def collect(query, cells, ranges, columns, squares):  # type: ignore[no-untyped-def]
-    """List the nodes within a cell's size of one query: their number, columns and squared distances.
-
-    The given arrays are filled, or replaced by larger ones.
-    """
-    limit = cells.size * cells.size
-    spot = np.zeros(3)
-    spot[: len(query)] = query
-    n_rows = _near_rows(query, cells, ranges)
-    room = 0
-    for r in range(n_rows):
-        room += ranges[r, 1] - ranges[r, 0]
-    if room > len(columns):
-        columns, squares = room_for(2 * room)
-    found = 0
-    for r in range(n_rows):
-        for p in range(ranges[r, 0], ranges[r, 1]):
-            x, y, z = spot[0] - cells.points[p, 0], spot[1] - cells.points[p, 1], spot[2] - cells.points[p, 2]
-            square = x * x + y * y + z * z
-            if square <= limit:
-                columns[found] = cells.nodes[p]
-                squares[found] = square
-                found += 1
-    return found, columns, squares
-
-
-@compiled()
-def _list_neighbors(queries, cells, span, found, columns, distances):  # type: ignore[no-untyped-def]
-    """List the nodes within a cell's size of each query; only count them if ``columns`` is empty.
-
-    ``found[i]`` is where the list of query i begins, and afterwards where it ends.
-    """
-    near, squares = room_for(64)
-    ranges = np.zeros((9, 2), np.int64)
-    for i in range(span[0], span[1]):
-        n, near, squares = collect(queries[i], cells, ranges, near, squares)
-        if len(columns) > 0:
-            columns[found[i] : found[i] + n] = near[:n]
-            distances[found[i] : found[i] + n] = np.sqrt(squares[:n])
-        found[i] += n
-
-
-@compiled()
-def ball_along_edges(indptr, indices, lengths, sources, limit):  # type: ignore[no-untyped-def]
-    """All nodes within ``limit`` of each source along the edges, by corrected labels.
-
-    A first-in first-out queue visits some nodes again, but needs no heap: on the balls of a heat step it takes a
-    third of the time of Dijkstra's algorithm. The distances are the same, to the bit.
+def balls_along_edges(lengths: Any, sources: IntArray, limit: float) -> tuple[IntArray, IntArray, FloatArray]:
+    """All nodes within ``limit`` of each source along the edges of a CSR array of lengths.
 
     Returns
     -------
@@ -369,45 +298,6 @@ def ball_along_edges(indptr, indices, lengths, sources, limit):  # type: ignore[
     nodes : int64 (sum of counts,), the nodes of one source after the other, itself first
     distances : float64 (sum of counts,)
     """
-    n = indptr.shape[0] - 1
-    best, waiting, queue = np.full(n, np.inf), np.zeros(n, np.bool_), np.zeros(n, np.int64)
-    counts = np.zeros(sources.shape[0], np.int64)
-    nodes, distances = room_for(64 * sources.shape[0])
-    end = 0
-    for s in range(sources.shape[0]):
-        if end + n > len(nodes):  # a ball holds at most all nodes
-            more, longer = room_for(2 * len(nodes) + n)
-            more[:end], longer[:end] = nodes[:end], distances[:end]
-            nodes, distances = more, longer
-        ball = nodes[end:]
-        counts[s] = _settle((indptr, indices, lengths), limit, np.int64(sources[s]), best, waiting, queue, ball)
-        for position in range(end, end + counts[s]):
-            distances[position] = best[nodes[position]]
-            best[nodes[position]] = np.inf
-        end += counts[s]
-    return counts, nodes[:end].copy(), distances[:end].copy()
-
-
-@compiled()
-def _settle(edges, limit, source, best, waiting, queue, ball):  # type: ignore[no-untyped-def]
-    """List the nodes around one source in ``ball``; ``best`` keeps their distances until it is reset."""
-    indptr, indices, lengths = edges
-    best[source], ball[0], queue[0] = 0.0, source, source
-    found, head, tail, size = 1, 0, 1, 1  # each node waits at most once, so a ring of all nodes is long enough
-    while size > 0:
-        v = queue[head]
-        head, size = (head + 1) % len(queue), size - 1
-        waiting[v] = False
-        for e in range(indptr[v], indptr[v + 1]):
-            reached = best[v] + lengths[e]
-            w = np.int64(indices[e])
-            if reached <= limit and reached < best[w]:
-                if best[w] == np.inf:
-                    ball[found] = w
-                    found += 1
-                best[w] = reached
-                if not waiting[w]:
-                    waiting[w] = True
-                    queue[tail] = w
-                    tail, size = (tail + 1) % len(queue), size + 1
-    return found
+    found = loops.balls_along_edges(*csr_parts(lengths), np.ascontiguousarray(sources, np.int64), limit)
+    counts, nodes, distances = arrays(found[1:], "lld")
+    return counts, nodes, distances

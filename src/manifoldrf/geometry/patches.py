@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
-from manifoldrf._compiling import compiled
+from manifoldrf._native import loops
 from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, quick_map
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_finite, check_real, reject
@@ -111,15 +111,12 @@ class LocalSurface:
         found = np.zeros(queries.shape)
         spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
         places = np.ascontiguousarray(queries)
-        quick_map(lambda span: into_axes(places, self.origin, self.axes, inside, span), spans, n_jobs)
+        quick_map(lambda span: loops.into_axes(places, self.origin, self.axes, inside, *span), spans, n_jobs)
         distances, near = self.centres.knn(inside, min(_BLENDED, len(self.means)))
         # The tree returns an index beyond the last where squared distances overflow.
         near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.means) - 1)
-
-        def work(span: tuple[int, int]) -> None:
-            blend_patches((inside, near, distances), patches, (self.origin, self.axes), found, span)
-
-        quick_map(work, spans, n_jobs)
+        given = inside, near, np.ascontiguousarray(distances), *patches, _LARGEST_COORDINATE, self.origin, self.axes
+        quick_map(lambda span: loops.blend_patches(*given, found, *span), spans, n_jobs)
         return found
 
 
@@ -281,67 +278,3 @@ def _weighted_medians(values: FloatArray, shares: FloatArray) -> FloatArray:
     below = (np.cumsum(np.take_along_axis(shares, order, 1), axis=1) < 0.5).sum(axis=1)
     middle = np.take_along_axis(order, np.minimum(below, values.shape[1] - 1)[:, None], 1)
     return np.take_along_axis(values, middle, 1)
-
-
-@compiled()
-def into_axes(queries, origin, axes, out, span):  # type: ignore[no-untyped-def]
-    """Coordinates of queries along the axes; products by BLAS would depend on the number of queries."""
-    for i in range(span[0], span[1]):
-        for c in range(axes.shape[0]):
-            offset = queries[i, c] - origin[c]
-            for a in range(axes.shape[1]):
-                out[i, a] += offset * axes[c, a]
-
-
-@compiled()
-def blend_patches(queries, patches, axes, out, span):  # type: ignore[no-untyped-def]
-    """Mean of the places of a query on the patches around it, in the coordinates of the cloud.
-
-    ``queries`` are positions along the axes, patches near them and distances; the weight of the last of these
-    patches is zero, so that it may change without a jump.
-    """
-    inside, near, distances = queries
-    origin, directions = axes
-    n_axes, dim = patches[1].shape[1], patches[1].shape[2]
-    last = near.shape[1] - 1
-    place, terms, along = np.zeros(n_axes), np.ones(patches[2].shape[1]), np.zeros(dim)
-    for i in range(span[0], span[1]):
-        nearest = distances[i, 0] ** 2
-        room = distances[i, last] ** 2 - nearest
-        total = 0.0
-        place[:] = 0.0
-        for p in range(last + 1):
-            share = (1.0 - (distances[i, p] ** 2 - nearest) / room) ** 2 if room > 0 else 1.0
-            if share == 0.0:
-                continue
-            total += share
-            _add_place(inside[i], near[i, p], share, patches, (along, terms, place))
-        for c in range(len(origin)):
-            out[i, c] = origin[c]
-            for a in range(n_axes):
-                out[i, c] += directions[c, a] * place[a] / total
-
-
-@compiled()
-def _add_place(query, j, share, patches, workspace):  # type: ignore[no-untyped-def]
-    """Add the place of a query on patch j, times a share. The workspace is (along, terms, place)."""
-    means, frames, bends, widths = patches
-    along, terms, place = workspace
-    n_axes, dim = frames.shape[1], frames.shape[2]
-    along[:] = 0.0
-    for c in range(n_axes):
-        along += frames[j, c] * (query[c] - means[j, c])
-    n = 1 + dim
-    for a in range(dim):
-        terms[1 + a] = min(max(along[a] / widths[j], -_LARGEST_COORDINATE), _LARGEST_COORDINATE)
-    for a in range(dim):
-        for b in range(a, dim):
-            terms[n] = terms[1 + a] * terms[1 + b]
-            n += 1
-    for c in range(n_axes):
-        spot = means[j, c]
-        for a in range(dim):
-            spot += frames[j, c, a] * along[a]
-        for m in range(len(terms)):
-            spot += bends[j, m, c] * terms[m]
-        place[c] += share * spot

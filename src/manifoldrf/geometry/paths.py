@@ -1,44 +1,19 @@
-"""Farthest nodes and nearest sources of a graph, along its edges or in space.
-
-The compiled loops at the end work on contiguous arrays (int64 indices, float64 values) and rely on their callers
-for checks.
-"""
-
-import heapq
-from typing import Any, NamedTuple
+"""Farthest nodes and nearest sources of a graph, along its edges or in space."""
 
 import numpy as np
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
-from manifoldrf._compiling import compiled
+from manifoldrf._native import loops
 from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray, IntArray, check_integer
+from manifoldrf.geometry.csr import csr_parts
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.sampling import build_pyramid, select_point, thin
+from manifoldrf.geometry.sampling import SHRINK, farthest_points, thin
 
 # This many are exact farthest points. The others come from greedy sweeps, which do not search the farthest node.
 _EXACT = 10_000
 _TAKEN = -1.0  # marks the distance of a node that is chosen already
-
-
-class Edges(NamedTuple):
-    """The edges of a graph for compiled searches: CSR with lengths as values."""
-
-    indptr: Any  # (N + 1,)
-    indices: Any  # (n_edges,)
-    lengths: Any  # (n_edges,) positive
-
-
-class Sweep(NamedTuple):
-    """How many nodes to choose, and how."""
-
-    n_select: Any  # number of nodes to choose
-    n_exact: Any  # number of exact farthest points, which come first
-    visits: Any  # (N,) all nodes in the order in which the sweeps visit them
-    # Radius of a sweep over the distance of the farthest node before it, and so the least distance of two chosen
-    # nodes over the largest gap. On 20,000 random points of the sphere .8 to .95 cost the same.
-    shrink: Any = 0.95
 
 
 def follows_edges(graph: Graph) -> bool:
@@ -46,12 +21,6 @@ def follows_edges(graph: Graph) -> bool:
     if graph.mesh is not None or graph.metric is not None:
         return True
     return len(np.unique(graph.components[graph.degrees > 0])) > 1
-
-
-def edges_of(graph: Graph) -> Edges:
-    """The edges of a graph with their lengths."""
-    lengths = graph.lengths
-    return Edges(lengths.indptr.astype(np.int64), lengths.indices.astype(np.int64), lengths.data)
 
 
 def farthest_nodes(graph: Graph, m: int, n_exact: int = _EXACT) -> IntArray:
@@ -110,8 +79,9 @@ def _in_space(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntAr
     first = int(np.flatnonzero(order == np.argmax(gaps))[0])
     # Sweeps visit 1024 neighbours before they turn to another place: at a million points that takes a third less
     # time than visits in random order, because the data are in the cache.
-    plan = Sweep(count, n_exact, _visits(len(cloud), 1024))
-    found = select_in_space(cloud[order], np.arange(len(cloud)), leaf, first, plan)
+    visits = _visits(len(cloud), 1024)
+    places = np.arange(len(cloud))
+    found = farthest_points(cloud[order], places, leaf, count, first, n_exact=n_exact, visits=visits)[0]
     selected: IntArray = joined[order[found]]
     return selected
 
@@ -120,8 +90,9 @@ def _along_edges(graph: Graph, joined: IntArray, count: int, n_exact: int) -> In
     """Farthest points of the joined nodes along the edges."""
     nearest = np.full(graph.n_nodes, _TAKEN)
     nearest[joined] = np.inf
-    plan = Sweep(count, n_exact, _visits(graph.n_nodes, 1))
-    selected: IntArray = select_along_edges(edges_of(graph), nearest, _seeds(graph, joined)[:count], plan)
+    selected = np.zeros(count, np.int64)
+    given = nearest, _seeds(graph, joined)[:count], n_exact, _visits(graph.n_nodes, 1), SHRINK, selected
+    loops.farthest_along_edges(*csr_parts(graph.lengths), *given)
     return selected
 
 
@@ -144,130 +115,3 @@ def _seeds(graph: Graph, joined: IntArray) -> IntArray:
     heads = joined[order[np.searchsorted(pieces[order], np.arange(len(sizes)))]]
     seeds: IntArray = heads[np.argsort(-sizes, kind="stable")]  # components are numbered by their smallest node
     return seeds
-
-
-@compiled()
-def select_along_edges(edges, nearest, seeds, plan):  # type: ignore[no-untyped-def]
-    """Choose the seeds, then farthest nodes along the edges, then greedy independent sets of shrinking radius.
-
-    A search from a new node visits only nodes whose distance to the selection it reduces. The farthest node is the
-    top of a heap, whose entries are updated when they are popped: distances only decrease.
-
-    Parameters
-    ----------
-    edges : Edges
-    nearest : float64 (N,)
-        Infinite; -1 for nodes that must not be chosen. Overwritten with the distance of each node to the
-        selection, -1 for chosen nodes.
-    seeds : int64 (n_seeds,), one in every component that has nodes to choose, at most n_select
-    plan : Sweep, with n_select at most the number of nodes to choose from
-
-    Returns
-    -------
-    selected : int64 (n_select,), in order of selection
-    """
-    selected = np.zeros(plan.n_select, np.int64)
-    count = 0
-    for seed in seeds:
-        selected[count] = seed
-        count += 1
-        _approach(edges, nearest, seed)
-    count = _add_farthest(edges, nearest, selected, count, min(plan.n_select, plan.n_exact))
-    while count < plan.n_select:
-        radius = _sweep_radius(nearest.max(), plan.shrink)
-        for v in plan.visits:
-            if nearest[v] > radius and count < plan.n_select:
-                selected[count] = v
-                count += 1
-                _approach(edges, nearest, v)
-    return selected
-
-
-@compiled()
-def _add_farthest(edges, nearest, selected, count, wanted):  # type: ignore[no-untyped-def]
-    """Append farthest nodes to the first ``count`` selected ones up to ``wanted``; return their number."""
-    # An empty list of a known type. (numba 0.68 miscompiles empty comprehensions in longer functions.)
-    heap = [(0.0, np.int64(0))][:0]
-    for v in range(nearest.shape[0]):
-        if nearest[v] != _TAKEN:
-            heap.append((-nearest[v], np.int64(v)))
-    heapq.heapify(heap)
-    while count < wanted:
-        negative, node = heapq.heappop(heap)
-        if -negative > nearest[node]:  # the entry is old
-            if nearest[node] != _TAKEN:
-                heapq.heappush(heap, (-nearest[node], node))
-            continue
-        selected[count] = node
-        count += 1
-        _approach(edges, nearest, node)
-    return count
-
-
-@compiled()
-def _sweep_radius(farthest, shrink):  # type: ignore[no-untyped-def]
-    """A share of the largest distance; negative if all remaining nodes coincide with chosen ones."""
-    return shrink * farthest if farthest > 0.0 else 0.5 * _TAKEN
-
-
-@compiled()
-def _approach(edges, nearest, source):  # type: ignore[no-untyped-def]
-    """Lower the distances that a new node improves: Dijkstra that visits no other nodes."""
-    nearest[source] = _TAKEN
-    heap = [(0.0, np.int64(source))]
-    while len(heap) > 0:
-        distance, v = heapq.heappop(heap)
-        if distance > max(nearest[v], 0.0):
-            continue  # an older, longer entry
-        for e in range(edges.indptr[v], edges.indptr[v + 1]):
-            reached = distance + edges.lengths[e]
-            w = np.int64(edges.indices[e])
-            if reached < nearest[w]:
-                nearest[w] = reached
-                heapq.heappush(heap, (reached, w))
-
-
-@compiled()
-def paths_along_edges(edges, sources):  # type: ignore[no-untyped-def]
-    """Lengths of the shortest paths from each source to every node, float64 (n_sources, N), infinite if none."""
-    result = np.full((sources.shape[0], edges.indptr.shape[0] - 1), np.inf)
-    for s in range(sources.shape[0]):
-        _approach(edges, result[s], sources[s])
-        result[s, sources[s]] = 0.0
-    return result
-
-
-@compiled()
-def select_in_space(points, order, leaf, first, plan):  # type: ignore[no-untyped-def]
-    """Farthest points, then greedy independent sets of shrinking radius, in Euclidean distance.
-
-    Parameters
-    ----------
-    points : float64 (N, d)
-    order : int64 (N,), positions sorted so that neighbours in space are close together
-    leaf : int, points per leaf of the search pyramid
-    first : int, position of the first point
-    plan : Sweep, with n_select at most N
-
-    Returns
-    -------
-    selected : int64 (n_select,), in order of selection
-    """
-    pyramid = build_pyramid(points, order, leaf)
-    selected = np.zeros(plan.n_select, np.int64)
-    stack = np.zeros(192, np.int64)  # three entries a level; 64 levels hold any array
-    selected[0] = first
-    select_point(points, order, leaf, first, pyramid, stack)
-    count = 1
-    while count < min(plan.n_select, plan.n_exact):
-        selected[count] = pyramid.who[1]
-        select_point(points, order, leaf, pyramid.who[1], pyramid, stack)
-        count += 1
-    while count < plan.n_select:
-        radius = _sweep_radius(pyramid.far[1], plan.shrink**2)  # distances are squared here
-        for v in plan.visits:
-            if pyramid.nearest[v] > radius and count < plan.n_select:
-                selected[count] = v
-                count += 1
-                select_point(points, order, leaf, v, pyramid, stack)
-    return selected

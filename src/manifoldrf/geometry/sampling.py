@@ -1,14 +1,14 @@
 """Samples of a space: thinning to farthest points, dimension and density."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
-from manifoldrf._compiling import compiled
+from manifoldrf._native import loops
 from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_points, check_spread, reject
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -20,6 +20,7 @@ _LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 
 _OUTLIER = 20.0  # volumes of nodes are capped at this many median volumes
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
 _MOST_ROWS = 50_000  # of a Dask collection: graphs have at most 20,000 nodes
+SHRINK = 0.95  # of the radius of sweeps for farthest points
 _VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
 
 
@@ -64,8 +65,7 @@ def farthest_first(cloud: FloatArray, n: int | None = None) -> tuple[IntArray, F
     # Some rows at a time, as a cloud may be as large as memory.
     gaps = [np.linalg.norm(cloud[k : k + _ROWS] - centre, axis=1) for k in range(0, len(cloud), _ROWS)]
     outermost = int(np.argmax(np.concatenate(gaps)))
-    found: tuple[IntArray, FloatArray] = farthest_points(cloud, order, _LEAF, n or len(cloud), outermost)
-    return found
+    return farthest_points(cloud, order, _LEAF, n or len(cloud), outermost)
 
 
 def sample_blocks(table: Any, name: str) -> Any:
@@ -156,130 +156,38 @@ def ball_volume(dim: int) -> float:
     return float(np.exp(dim / 2 * np.log(np.pi) - gammaln(dim / 2 + 1)))
 
 
-class _Pyramid(NamedTuple):
-    """Boxes over a k-d tree's leaf order: a heap of nodes, leaves last, the root at position 1."""
+def farthest_points(
+    points: FloatArray,
+    order: IntArray,
+    leaf: int,
+    n_select: int,
+    first: int,
+    *,
+    n_exact: int | None = None,
+    visits: IntArray | None = None,
+) -> tuple[IntArray, FloatArray]:
+    """Greedy farthest points: the first ``n_exact`` (by default all) are exact.
 
-    low: Any  # (2 width, d) corners of the boxes
-    high: Any  # (2 width, d)
-    far: Any  # (2 width,) largest squared distance to the selection inside the box
-    who: Any  # (2 width,) the point at that distance
-    nearest: Any  # (N,) squared distance of each point to the selection
-
-
-@compiled()
-def farthest_points(points, order, leaf, n_select, first):  # type: ignore[no-untyped-def]
-    """Greedy farthest points, exact, with a pyramid of bounding boxes.
-
-    A point can only come closer to the selection if its box lies nearer to the new point than the farthest
-    of its members lies to the selection, so most boxes are skipped: O(log N) boxes per selected point.
+    Others are found by sweeps that keep every point farther than .95 times the largest distance before the sweep
+    from all kept ones. That is the least distance of two chosen points over the largest gap; on 20,000 random
+    points of the sphere .8 to .95 cost the same.
 
     Parameters
     ----------
     points : float64 (N, d)
     order : int64 (N,), positions sorted so that neighbours in space stand close together
-    leaf : int, points per leaf
+    leaf : int, points per leaf of the boxes over that order
     n_select : int, at most N
     first : int, position of the first selected point
+    n_exact : int, optional
+    visits : int64 (N,), all positions in the order in which the sweeps visit them
 
     Returns
     -------
     selected : int64 (n_select,), in order of selection
-    radii : float64 (n_select,), distance of each to those selected before it (inf for the first)
+    radii : float64 (n_select,), distance of each exact one to those selected before it (inf for the first)
     """
-    pyramid = build_pyramid(points, order, leaf)
-    selected = np.zeros(n_select, np.int64)
-    radii = np.zeros(n_select)
-    stack = np.zeros(192, np.int64)  # three entries a level; 64 levels hold any array
-    current, current_far = first, np.inf
-    for step in range(n_select):
-        selected[step] = current
-        radii[step] = np.sqrt(current_far)
-        select_point(points, order, leaf, current, pyramid, stack)
-        current, current_far = pyramid.who[1], pyramid.far[1]
+    selected, radii = np.zeros(n_select, np.int64), np.zeros(n_select)
+    given = n_select if n_exact is None else n_exact, np.zeros(0, np.int64) if visits is None else visits, SHRINK
+    loops.farthest_points(points, order, leaf, first, *given, selected, radii)
     return selected, radii
-
-
-@compiled()
-def build_pyramid(points, order, leaf):  # type: ignore[no-untyped-def]
-    """Bounding boxes of the leaves and of all pairs above them, every distance still infinite."""
-    n, d = points.shape
-    n_leaves = (n + leaf - 1) // leaf
-    width = 1
-    while width < n_leaves:
-        width *= 2
-    low = np.full((2 * width, d), np.inf)
-    high = np.full((2 * width, d), -np.inf)
-    far = np.full(2 * width, -1.0)  # boxes without points are never farthest
-    who = np.zeros(2 * width, np.int64)
-    for s in range(n):
-        node = width + s // leaf
-        far[node] = np.inf
-        for c in range(d):
-            low[node, c] = min(low[node, c], points[order[s], c])
-            high[node, c] = max(high[node, c], points[order[s], c])
-    for node in range(width - 1, 0, -1):
-        for c in range(d):
-            low[node, c] = min(low[2 * node, c], low[2 * node + 1, c])
-            high[node, c] = max(high[2 * node, c], high[2 * node + 1, c])
-        far[node] = max(far[2 * node], far[2 * node + 1])
-    return _Pyramid(low, high, far, who, np.full(n, np.inf))
-
-
-@compiled()
-def select_point(points, order, leaf, new, pyramid, stack):  # type: ignore[no-untyped-def]
-    """Lower the distances that the new point improves, and repair the pyramid above them."""
-    width = pyramid.far.shape[0] // 2
-    stack[0] = 1
-    top = 1
-    while top > 0:
-        top -= 1
-        node = stack[top]
-        if node < 0:  # on the way up: both children are done
-            _pull(-node, pyramid.far, pyramid.who)
-        elif _box_distance(points[new], node, pyramid) > pyramid.far[node]:
-            continue
-        elif node < width:
-            stack[top] = -node
-            stack[top + 1] = 2 * node
-            stack[top + 2] = 2 * node + 1
-            top += 3
-        else:
-            _scan_leaf(points, order[(node - width) * leaf : (node - width + 1) * leaf], node, new, pyramid)
-
-
-@compiled()
-def _pull(node, far, who):  # type: ignore[no-untyped-def]
-    """Largest distance and its owner from the children; ties go to the smaller index."""
-    left, right = 2 * node, 2 * node + 1
-    take_left = far[left] > far[right] or (far[left] == far[right] and who[left] < who[right])
-    child = left if take_left else right
-    far[node] = far[child]
-    who[node] = who[child]
-
-
-@compiled()
-def _box_distance(x, node, pyramid):  # type: ignore[no-untyped-def]
-    """Squared distance from a point to a box."""
-    total = 0.0
-    for c in range(x.shape[0]):
-        gap = max(pyramid.low[node, c] - x[c], x[c] - pyramid.high[node, c], 0.0)
-        total += gap * gap
-    return total
-
-
-@compiled()
-def _scan_leaf(points, members, node, new, pyramid):  # type: ignore[no-untyped-def]
-    """Distances of one leaf's points to the selection, and the farthest of them."""
-    best, owner = -2.0, -1
-    for i in members:
-        distance = 0.0
-        for c in range(points.shape[1]):
-            gap = points[i, c] - points[new, c]
-            distance += gap * gap
-        pyramid.nearest[i] = min(pyramid.nearest[i], distance)
-        if i == new:
-            pyramid.nearest[i] = -1.0  # selected: never again, even among equal points
-        if pyramid.nearest[i] > best or (pyramid.nearest[i] == best and i < owner):
-            best, owner = pyramid.nearest[i], i
-    pyramid.far[node] = best
-    pyramid.who[node] = owner

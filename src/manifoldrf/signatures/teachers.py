@@ -465,7 +465,7 @@ def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
     omitted = tol / 2 / (1 - tol / 2) * float(np.abs(coefficients).sum())  # bound of the terms left out
 
     def run(starts: IntArray) -> Any:
-        places = np.array(starts if local is None else local.place[starts])
+        places = starts if local is None else local.place[starts]
         counts, nodes, values, bounds, n_pushes = push_frontier(*csr, f, threshold, places)
         if local is not None:
             nodes, values = rename_nodes(counts, nodes, values, local.order)
@@ -478,8 +478,7 @@ def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, pro
     """Rows by an engine, in threads that take some starts at a time."""
     # Enough starts to pay for a workspace over all nodes, few enough to share among threads and to show progress.
     size = int(np.clip(n_nodes // 4000, 16, 256))
-    # Copies are writable and contiguous, so that the engines are compiled for one type of arrays.
-    pieces = [np.array(nodes[k : k + size]) for k in range(0, len(nodes), size)]
+    pieces = [nodes[k : k + size] for k in range(0, len(nodes), size)]
     results = []
     with thread_pool(n_jobs) as pool:
         for found in pool.map(engine, pieces):
