@@ -9,6 +9,7 @@ import nibabel
 import numpy as np
 import pytest
 import trimesh
+from oracles import sphere_mesh
 
 from manifoldrf import TriangleMesh
 from manifoldrf.geometry.mesh_files import MESH_FORMATS, write_ply
@@ -64,6 +65,27 @@ def test_a_coloured_mesh_and_a_coloured_cloud_keep_colours_and_every_bit(tmp_pat
     cloud = trimesh.load(tmp_path / "cloud.ply", process=False)
     np.testing.assert_array_equal(cloud.vertices, VERTICES)
     np.testing.assert_array_equal(cloud.colors[:, :3], COLORS)
+
+
+@pytest.mark.parametrize("name", ["field.vtk", "field.vtu", "field.gii", "field.surf.gii"])
+def test_fields_are_written_as_numbers_for_viewers(tmp_path, name):
+    mesh = sphere_mesh(60)
+    field = np.where(np.arange(60) == 3, np.nan, mesh.vertices[:, 2] ** 3)
+    path = mesh.save(tmp_path / name, field=field)
+    again, tolerance = TriangleMesh.load(path), 1e-7 if name.endswith("gii") else 0.0
+    np.testing.assert_allclose(again.vertices, mesh.vertices, atol=tolerance)
+    assert np.array_equal(again.faces, mesh.faces)
+    found = nibabel.load(path).agg_data("shape") if name.endswith("gii") else meshio.read(path).point_data["field"]
+    np.testing.assert_allclose(np.ravel(found), field, atol=tolerance)
+
+
+def test_a_file_for_workbench_holds_the_field_alone(tmp_path):
+    mesh = sphere_mesh(60)
+    image = nibabel.load(mesh.save(tmp_path / "height.shape.gii", field=mesh.vertices[:, 2]))
+    assert len(image.darrays) == 1
+    assert np.array_equal(image.darrays[0].data, mesh.vertices[:, 2].astype("f4"))
+    with pytest.raises(ValueError, match="`field` must be given"):
+        mesh.save(tmp_path / "height.shape.gii")
 
 
 # -------------------------------------------------------------------------------------------------------- polygons

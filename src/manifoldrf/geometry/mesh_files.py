@@ -36,6 +36,7 @@ _MODULES = {
     "mesh": "meshio.medit",
     "gii": "nibabel",
 }
+FIELD_FORMATS = ("vtk", "vtu", "gii")  # hold numbers at the vertices
 READABLE_FORMATS = (*MESH_FORMATS, *_MODULES)
 Polygons = tuple[FloatArray, IntArray, IntArray]  # positions, numbers of corners, and the corners of all faces
 
@@ -101,6 +102,30 @@ def write_mesh(path: Path, vertices: FloatArray, faces: IntArray) -> None:
         data = bytes(exported)
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
+
+
+def write_field(path: Path, vertices: FloatArray, faces: IntArray, field: FloatArray | None) -> None:
+    """Write a mesh and a field at its vertices, (n,), for ParaView (vtk, vtu) or Workbench (gii), atomically.
+
+    gii files have single precision; those that end in .shape.gii or .func.gii hold the field alone.
+    """
+    if mesh_format(path, FIELD_FORMATS) != "gii":
+        meshio, columns = require("meshio", "mesh"), {} if field is None else {"field": field}
+        with atomic_path(path) as temporary:
+            meshio.Mesh(vertices, [("triangle", faces)], point_data=columns).write(temporary)
+        return
+    gifti, parts = require("nibabel", "mesh").gifti, [(field, "SHAPE", "FLOAT32")]
+    if not path.name.lower().endswith((".shape.gii", ".func.gii")):
+        parts = [(vertices, "POINTSET", "FLOAT32"), (faces, "TRIANGLE", "INT32"), *parts]
+    arrays = [
+        gifti.GiftiDataArray(values.astype(kind.lower()), f"NIFTI_INTENT_{intent}", f"NIFTI_TYPE_{kind}")
+        for values, intent, kind in parts
+        if values is not None
+    ]
+    if not arrays:
+        reject("field", "given for a file of a field", None)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(gifti.GiftiImage(darrays=arrays).to_bytes())
 
 
 def write_ply(

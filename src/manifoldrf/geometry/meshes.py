@@ -23,7 +23,7 @@ from manifoldrf._random import SeedLike, generator
 from manifoldrf._runtime import warn_user
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_faces, check_integer, check_points, reject
 from manifoldrf.geometry.csr import make_csr, read_only_view
-from manifoldrf.geometry.mesh_files import read_mesh, reject_mesh, write_mesh, write_ply
+from manifoldrf.geometry.mesh_files import FIELD_FORMATS, read_mesh, reject_mesh, write_field, write_mesh, write_ply
 from manifoldrf.geometry.objects import recognise
 
 __all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
@@ -412,9 +412,9 @@ class TriangleMesh:
     def save(
         self, path: str | PathLike[str], *, colors: ArrayLike | None = None, field: ArrayLike | None = None
     ) -> Path:
-        """Write the mesh to a ply, obj, stl, off or glb file; the suffix selects the format.
+        """Write the mesh to a ply, obj, stl, off, glb, vtk, vtu or gii file; the suffix selects the format.
 
-        ply, obj and off keep every digit; stl and glb store single precision (7 digits). stl stores loose
+        ply, obj, off, vtk and vtu keep every digit; stl, glb and gii store single precision (7 digits). stl stores loose
         triangles, so the order of vertices and unreferenced vertices are lost, which a warning says. The file
         appears only when it is complete.
 
@@ -425,8 +425,9 @@ class TriangleMesh:
         colors : array-like of shape (n_vertices, 3), uint8, optional
             Red, green and blue of each vertex, for ply only.
         field : array-like of shape (n_vertices,), optional
-            A number at each vertex, instead of ``colors``: its smallest value is drawn light, its largest dark, and
-            NaN grey.
+            A number at each vertex, instead of ``colors``. vtk and vtu (ParaView) and gii (Workbench) hold the
+            numbers, a name that ends in .shape.gii or .func.gii nothing else. In ply they are colours: the
+            smallest is light, the largest dark, and NaN grey.
 
         Returns
         -------
@@ -443,6 +444,7 @@ class TriangleMesh:
         """
         path = as_path(path)
         output_file(path)
+        values = None
         if field is not None:
             if colors is not None:
                 reject("field", "left out with colors", "both")
@@ -450,7 +452,10 @@ class TriangleMesh:
             if values.shape != (self.n_vertices,):
                 rule = f"a vector of shape ({self.n_vertices},), one number per vertex"
                 reject("field", rule, f"shape {values.shape}")
-            colors = field_colours(values)
+        if colors is None and path.suffix.lower()[1:] in FIELD_FORMATS:
+            write_field(path, self.vertices, self.faces, values)
+            return path
+        colors = colors if values is None else field_colours(values)
         if colors is None:
             write_mesh(path, self.vertices, self.faces)
         else:
