@@ -414,8 +414,8 @@ class TriangleMesh:
     ) -> Path:
         """Write the mesh to a ply, obj, stl, off, glb, vtk, vtu or gii file; the suffix selects the format.
 
-        ply, obj, off, vtk and vtu keep every digit; stl, glb and gii store single precision (7 digits). stl stores loose
-        triangles, so the order of vertices and unreferenced vertices are lost, which a warning says. The file
+        ply, obj, off, vtk and vtu keep every digit; stl, glb and gii store single precision (7 digits). stl stores
+        loose triangles, so the order of vertices and unreferenced vertices are lost, which a warning says. The file
         appears only when it is complete.
 
         Parameters
