@@ -243,6 +243,14 @@ def test_points_that_coincide_with_many_others_have_a_typical_local_bandwidth():
         knn_graph(np.repeat([[0.0], [1.0]], 9, axis=0), n_neighbors=8, bandwidth="local")
 
 
+def test_at_a_node_a_query_has_the_local_bandwidth_of_the_node():
+    points = cloud(80, 4)
+    graph = knn_graph(points, n_neighbors=10, bandwidth="local", self_loops=True)
+    rows, dense = graph.extend(points).toarray(), graph.affinity.toarray()
+    reached = rows > 0  # the graph also has the edges of those that have the node in their lists
+    np.testing.assert_allclose(rows[reached], dense[reached], rtol=1e-12)
+
+
 def test_median_bandwidth_is_the_median_of_the_squares():
     points = np.array([[0.0], [1.0], [3.0]])  # nearest neighbours at 1, 1 and 2
     four = np.concatenate([points, [[6.0]]])  # and 3: the squares 1, 1, 4, 9 have the median 2.5

@@ -85,6 +85,10 @@ def test_the_clock_of_the_sphere_is_that_of_its_exact_heat_kernel():
 
 def test_step_size_is_the_mean_squared_length_weighted_by_affinity():
     assert Graph.from_affinity(PATH, PLACES).step_size == pytest.approx((1 * 1 + 2 * 4 + 3 * 16) / 6, rel=4 * EPS)
+    lengths = np.linspace(1.0, 3.0, 69_999)  # more rows than are measured at once
+    path = sparse.diags_array([np.ones(69_999)] * 2, offsets=[-1, 1])
+    long = Graph.from_affinity(path, np.concatenate([[0.0], np.cumsum(lengths)])[:, None])
+    assert long.step_size == pytest.approx(np.mean(lengths**2), rel=1e-9)
 
 
 @pytest.mark.parametrize("metric", [Sphere(), FlatTorus(), HyperbolicSpace(dim=3)], ids=str)

@@ -286,6 +286,15 @@ class TestClosestPoints:
         near = corners[rng.integers(0, 240, 150)].mean(axis=1) + 0.05 * rng.normal(size=(150, 3))
         self.check(mesh, np.concatenate([near, 3.0 * rng.normal(size=(150, 3))]))
 
+    def test_a_face_is_found_behind_many_with_nearer_centroids(self):
+        """Twenty triangles above the origin, and one of their size that is nearer but centred beside it."""
+        angles = 2 * np.pi * np.arange(3) / 3
+        corners = 0.95 * np.column_stack([np.cos(angles), np.sin(angles), np.zeros(3)])
+        above = corners + np.array([[[0.0, 0.0, 0.3 + 0.001 * k]] for k in range(20)])
+        beside = corners * [-1, 1, 1] + [0.45, 0.0, 0.05]
+        mesh = TriangleMesh(np.concatenate([above, beside[None]]).reshape(-1, 3), np.arange(63).reshape(21, 3))
+        self.check(mesh, np.zeros((1, 3)))
+
     def test_flat_faces_are_their_sides(self):
         vertices = np.array([[0.0, 0, 0], [1, 0, 0], [3, 0, 0], [5, 5, 5]])
         mesh = TriangleMesh(vertices, [[0, 1, 2], [3, 3, 3]])

@@ -64,13 +64,21 @@ def test_pairs_within_a_radius_equal_brute_force(metric, global_seed):
     else:
         points, queries = metric.sample(100, seed=global_seed), metric.sample(40, seed=global_seed + 1000)
         dense = metric.distance(queries, points)
+    search = NeighborSearch(points, metric)  # one for all radii: nothing of one may serve another
     for share in (0.0, 0.05, 0.5, 1.0):
         radius = np.quantile(dense, share) * (1 + 1e-7)  # in a gap, so that rounding decides nothing
-        rows, columns, distances = NeighborSearch(points, metric).within(queries, radius)
+        rows, columns, distances = search.within(queries, radius)
         expected = np.argwhere(dense <= radius)  # sorted by query, then node
         order = np.lexsort((columns, rows))
         assert np.array_equal(np.column_stack([rows, columns[order]]), expected)
         np.testing.assert_allclose(distances, dense[rows, columns], rtol=1e-9)
+
+
+def test_more_queries_than_are_handled_at_once_keep_their_numbers():
+    points = cloud(10, 5)
+    rows, columns, _ = NeighborSearch(points).within(np.tile(points, (7000, 1)), 1e-9)
+    assert np.array_equal(rows, np.arange(70_000))
+    assert np.array_equal(columns, np.tile(np.arange(10), 7000))
 
 
 # Neighbour lists without the node itself

@@ -104,6 +104,14 @@ def test_the_held_out_error_shows_what_was_only_learned_by_heart(global_seed):
     assert fit.held_out_error > 1.0
 
 
+def test_more_than_64_sources():
+    graph = sphere_graph()
+    i, j = np.divmod(np.arange(200 * 100), 100)
+    exact = RandomWalkKernel(2.0, 3).dense(graph)
+    fit = SeriesKernel.fit(graph, i, j, exact[i, j], degree=3)
+    np.testing.assert_allclose(fit.kernel.alpha, [1, 3, 3, 1], rtol=1e-9)
+
+
 def test_polynomials_have_their_own_length():
     assert SeriesKernel([1.0] * 5000).truncation(1e-6) == 5000
     assert SeriesKernel([1.0, 1e-12]).truncation(1e-6) == 1
