@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
+from scipy.spatial import cKDTree
 
 from manifoldrf._runtime import require, warn_user
 from manifoldrf._validation import (
@@ -32,7 +33,7 @@ from manifoldrf.applications.interpolation import (
 )
 from manifoldrf.features.rules import WalkStep
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.cleaning import clean_cloud
+from manifoldrf.geometry.cleaning import clean_cloud, merge_copies
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.heat import heat_graph, space_of
@@ -104,6 +105,15 @@ def smooth(
         # Even the longest wave of a square has fallen by e^-98 at 10 squared extents.
         longest = 10 * float(np.ptp(points, axis=0).max()) ** 2
         _check_width(fwhm, time, longest, "here: heat is spread evenly long before")
+        places, own = (points, None) if mesh is not None else _distinct(points)
+        if own is not None:  # their means are as good, and neighbours of a point are other places
+            values = check_known(field, known, len(points), "field")
+            sums = np.zeros((len(places), values.values.shape[1]))
+            np.add.at(sums, own[values.mask], values.values[values.mask])
+            counts = np.bincount(own[values.mask], minlength=len(places))[:, None]
+            means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+            found = smooth(places, means, t=time, n_jobs=jobs)[own]
+            return np.asarray(found[:, 0] if values.is_vector else found)
         graph = knn_graph(points, n_jobs=jobs) if mesh is None else mesh_graph(mesh, weights="cotangent")
     values = check_known(field, known, graph.n_nodes, "field")
     mask, by_nodes = values.mask, mesh is None and not isinstance(space, Graph)
@@ -130,6 +140,14 @@ def smooth(
             InterpolationWarning,
         )
     return np.asarray(found[:, 0] if values.is_vector else found)
+
+
+def _distinct(points: FloatArray) -> tuple[FloatArray, Any]:
+    """Places that were measured several times, and that of each point; None if few were."""
+    places = merge_copies(points)
+    if len(places) < 3 or len(places) > 0.95 * len(points):
+        return points, None
+    return places, cKDTree(places).query(points)[1]
 
 
 def _flow_along_edges(graph: Graph, fwhm: float | None, time: float, jobs: int) -> Action:
@@ -248,6 +266,11 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "auto", n_jobs: i
     else:
         points = check_points(space, "space", min_rows=3)
         check_spread(points, "space")
+        places, own = _distinct(points)
+        if own is not None:
+            nodes = check_indices(sources, "sources", len(points))
+            rows = distances(places, own[nodes], method=method, n_jobs=n_jobs)[:, own]
+            return rows[0] if np.ndim(sources) == 0 else rows
         count = None
         if method == "auto":
             dim = clean_cloud(points, n_jobs=n_jobs).dim

@@ -65,7 +65,7 @@ class CleanCloud:
     dim : int
         Dimension of the space.
     raw : array of shape (m, r)
-        The points that were examined, with noise and outliers.
+        The points that were examined, with noise and without outliers.
     noise_std : float
         Standard deviation of the noise per coordinate, 0 if none was found.
     surface : LocalSurface or None
@@ -220,6 +220,7 @@ def clean_cloud(
     return replace(
         found,
         points=np.ascontiguousarray((placed if shape.noise_std else inside)[~off]),
+        raw=inside[~off],
         dim=shape.dim,
         noise_std=shape.noise_std,
         surface=surface,

@@ -483,10 +483,10 @@ def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
 
 
 def _half_of(cloud: CleanCloud, n_jobs: int) -> CleanCloud:
-    """A cloud cleaned again from a random half of its points."""
+    """A random half of the points of a cloud, with its dimension and noise, which few points may not show."""
     n = len(cloud.raw)
     kept = n // 2 if n >= 400 else 3 * n // 4  # half of few points does not show the space
     some = np.sort(generator(0, "cloud.half").permutation(n)[:kept])
-    half = clean_cloud(cloud.raw[some], noise_std="auto" if cloud.noise_std else 0.0, dim=cloud.dim, n_jobs=n_jobs)
+    half = clean_cloud(cloud.raw[some], noise_std=cloud.noise_std, dim=cloud.dim, n_jobs=n_jobs)
     origin, axes = cloud.origin + cloud.axes @ half.origin, cloud.axes @ half.axes
     return replace(half, origin=origin, axes=axes)
