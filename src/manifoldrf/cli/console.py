@@ -31,7 +31,7 @@ from manifoldrf.cli.options import Output
 Report = Callable[[str, int, int], None]
 Row = Mapping[str, Any]
 
-_EVERY = 30.0  # seconds between two lines of progress if stderr is not a terminal
+_FIRST, _EVERY = 3.0, 30.0  # seconds to the first line of progress and between two, if stderr is no terminal
 _NARROWEST = 24  # long texts may wrap to this width, so that the numbers beside them fit into 80 columns
 _UNLIMITED = 10_000  # columns, more than any table has
 
@@ -148,7 +148,9 @@ def _lines(name: str) -> Iterator[Report]:
         latest = f"{what}, {done} of {total}" if done and total > 1 else what
 
     def print_lines() -> None:
-        while not finished.wait(_EVERY):
+        wait = _FIRST
+        while not finished.wait(wait):
+            wait = _EVERY
             sys.stderr.write(f"{name}: {latest}, {duration(time.monotonic() - start)} so far\n")
             sys.stderr.flush()
 

@@ -116,8 +116,8 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     """Estimate how far the heat kernel of a graph is from that of the space, by comparison with a second graph.
 
     The second graph is built on the space as half of the data show it, with half as many steps. Half of the data
-    differ from all by as much as all from the truth, and half of the steps by one to three times as much: measured
-    on known spaces, the change is 1.4 times the error. Both kernels are evaluated at points of the space.
+    differ from all by as much as all from the truth, and half of the steps by one to three times as much: on
+    81 clouds of known spaces the change is 1.6 times the error. Both kernels are evaluated at points of the space.
     """
     stated = kernel.stated.kernel if isinstance(kernel.stated, ScaledKernel) else kernel.stated
     if not isinstance(stated, HeatKernel) or kernel.space is None:
@@ -138,7 +138,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     )
     cloud = getattr(kernel.space, "cloud", None)
     dropped = 0.0 if cloud is None else cloud.n_outliers / max(1, cloud.n_given)
-    return float(np.hypot(0.7 * relative_error(there, here), dropped if dropped > 0.01 else 0.0))
+    return float(np.hypot(0.6 * relative_error(there, here), dropped if dropped > 0.01 else 0.0))
 
 
 def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> FloatArray:
