@@ -18,7 +18,7 @@ from manifoldrf import Sphere, cli
 from manifoldrf.cli import options
 from manifoldrf.features.fit import ANCHORS, FIELDS, QUADRATURES
 
-COMMANDS = (*("demo", "fit", "transform", "kernel", "explore", "interpolate", "smooth", "info", "reproduce"),)
+COMMANDS = ("demo", "fit", "transform", "kernel", "explore", "interpolate", "smooth", "info")
 
 
 def test_help_names_the_commands_and_unknown_ones_are_usage_errors():
@@ -40,7 +40,7 @@ def test_choices_of_an_option_are_those_of_the_library(name, choices):
     assert typing.get_args(typing.get_type_hints(options.Parameters)[name]) == choices
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "reproduce"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_an_example_and_the_flags(name):
     result = invoke(name, "--help")
     assert result.exit_code == 0
@@ -113,16 +113,6 @@ def test_info_lists_versions_and_extras():
     assert int(facts["threads"]) >= 1
     assert "numpy" in invoke("info").stdout
     assert invoke("info", "--quiet").output == ""
-
-
-def test_reproduce_runs_the_experiments_of_a_checkout(tmp_path):
-    (tmp_path / "reproduction.py").write_text("raise SystemExit('not this one')")
-    listed = command("reproduce", "--json", cwd=tmp_path)
-    assert listed.returncode == 0, listed.stderr
-    assert "surfaces" in json.loads(listed.stdout)
-    wrong = command("reproduce", "surface", "--debug", cwd=tmp_path)
-    assert wrong.returncode == 1  # the traceback of --debug
-    assert "`NAME` must be one of 'surfaces'," in wrong.stderr
 
 
 def test_a_reader_that_is_gone_ends_the_program_without_a_word():

@@ -61,4 +61,3 @@ def test_the_errors_are_those_of_the_library(small):
     for column, model in (("error, default", default), ("error, paper's recipe", paper)):
         expected = relative_error(model.kernel_matrix(new), exact, alignment="frobenius")
         np.testing.assert_allclose(found.row[column], expected, rtol=1e-9)
-    assert found.row["speed-up"] >= 0

@@ -12,8 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manifoldrf import Counts, DiffusionKernel, FarQueryWarning, HeatKernel, Sphere, knn_graph
-from manifoldrf.explorer.contents import normals_and_radii, oriented, quantised
-from manifoldrf.explorer.page import explore
+from manifoldrf.explorer.page import explore, normals_and_radii, oriented, quantised
 
 
 def decoded_columns(arrays, name, shape, *, signed=False):

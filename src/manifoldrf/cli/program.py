@@ -2,13 +2,12 @@
 
 import csv
 import functools
-import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import rich.console
@@ -631,29 +630,6 @@ def model_facts(features: Any) -> dict[str, Any]:
 app = typer.Typer(help="Kernels on curved spaces as plain feature vectors.", pretty_exceptions_enable=False)
 for _command in (demo, fit, transform, kernel, explore, interpolate, smooth, info):
     app.command()(spread(_command))
-
-
-# `python -m reproduction` reads all arguments, --help included.
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
-def reproduce(context: typer.Context) -> NoReturn:
-    """Run the paper's experiments, in a checkout: the same as python -m reproduction, with its arguments.
-
-    Example: manifoldrf reproduce surfaces --size smoke
-    """
-    checkout = Path(__file__).parents[3]
-    if not (checkout / "reproduction" / "__main__.py").is_file():
-        raise ModuleNotFoundError(
-            "The paper's experiments are not installed with the package: "
-            "clone the source repository of manifoldrf and run `python -m reproduction` there."
-        )
-    paths = [str(checkout), str(checkout / "src"), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-    debug = ["--debug"] if "--debug" in sys.argv else []  # the program has taken it from the arguments
-    sys.stdout.flush()
-    # -P: ignore a folder of the same name in the working directory. The process is replaced, so that signals and
-    # exit codes need no forwarding.
-    called = [sys.executable, "-P", "-m", "reproduction", *context.args, *debug]
-    os.execve(sys.executable, called, environment)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback

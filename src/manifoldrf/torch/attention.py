@@ -4,7 +4,7 @@ The weights phi_q phi_k^T are never formed: products are taken in the other orde
 sums over blocks of tokens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -341,7 +341,12 @@ class ManifoldAttention(nn.Module):
         if tokens.ndim < 2 or tokens.shape[-1] != self.dim:
             reject("tokens", f"a tensor of shape (..., L, {self.dim})", _shape(tokens))
         found = positions if isinstance(positions, PositionFeatures) else self._at(positions)
-        check_fit(found.groups, tokens, key_mask, len(self.features))
+        if len(found.groups) != len(self.features):
+            reject("positions", f"those of a module with {len(self.features)} features", f"{len(found.groups)}")
+        if any(phi.shape[-2] != tokens.shape[-2] for phi in found.groups):
+            reject("tokens", f"of shape (..., {found.groups[0].shape[-2]}, {self.dim})", _shape(tokens))
+        if key_mask is not None:
+            _check_weights(key_mask, "key_mask", tokens.shape[-2])
         projected = tokens if self.value is None else self.value(tokens)  # (..., L, dim)
         content = [None if each is None else each(tokens) for each in (self.query, self.key)]  # (..., L, H r)
         with full_precision(projected):
@@ -555,40 +560,20 @@ def means(sums: Sums, v: Tensor, weights: Tensor | None, *, causal: bool, empty:
 
 
 def check_attention(phi_q: Any, phi_k: Any, v: Any, weights: Any, *, causal: bool) -> None:
-    """Refuse tensors of the wrong kind or shape."""
+    """Refuse tensors of the wrong kind or shape; torch checks that leading dimensions broadcast."""
     for tensor, name in ((phi_q, "phi_q"), (phi_k, "phi_k"), (v, "v")):
         check_tensor(tensor, name, 2)
         _check_like(tensor, name, phi_q, "`phi_q`")
     length, m = phi_k.shape[-2:]
-    for holds, tensor, name, rule in (
-        (phi_q.shape[-1] == m, phi_q, "phi_q", f"of shape (..., L, {m}), as many features as `phi_k`"),
-        (v.shape[-2] == length, v, "v", f"of shape (..., {length}, d), one row per key"),
-        (not causal or phi_q.shape[-2] == length, phi_q, "phi_q", f"of shape (..., {length}, m): causal"),
-    ):
-        if not holds:
-            reject(name, rule, _shape(tensor))
-    batches = {"phi_q": phi_q.shape[:-2], "phi_k": phi_k.shape[:-2], "v": v.shape[:-2]}
+    if phi_q.shape[-1] != m or (causal and phi_q.shape[-2] != length):
+        rows = length if causal else "L"
+        reject("phi_q", f"of shape (..., {rows}, {m}), like `phi_k`", _shape(phi_q))
+    if v.shape[-2] != length:
+        reject("v", f"of shape (..., {length}, d), one row per key", _shape(v))
     if weights is not None:
-        _check_weights(weights, "weights", v.shape[-2])
+        _check_weights(weights, "weights", length)
         if weights.dtype != torch.bool:
             _check_like(weights, "weights", v, "`v`")
-        batches["weights"] = weights.shape[:-1]
-    _check_batches(batches)
-
-
-def check_fit(groups: Sequence[Tensor], tokens: Tensor, key_mask: Any, n_groups: int) -> None:
-    """Check that features of positions, tokens and their mask fit together."""
-    if len(groups) != n_groups:
-        reject("positions", f"those of a module with {n_groups} features", f"{len(groups)} features")
-    length, dim = tokens.shape[-2:]
-    if any(phi.shape[-2] != length for phi in groups):
-        rule = f"a tensor of shape (..., {groups[0].shape[-2]}, {dim}), one token per position"
-        reject("tokens", rule, _shape(tokens))
-    batches = {"positions": groups[0].shape[:-2], "tokens": tokens.shape[:-2]}
-    if key_mask is not None:
-        _check_weights(key_mask, "key_mask", length)
-        batches["key_mask"] = key_mask.shape[:-1]
-    _check_batches(batches)
 
 
 def _shape(tensor: Tensor) -> str:
@@ -596,29 +581,16 @@ def _shape(tensor: Tensor) -> str:
 
 
 def _check_like(tensor: Tensor, name: str, like: Tensor, other: str) -> None:
-    """Check that a tensor is on the device of another and that its sums have the same precision."""
+    """Check that the sums of a tensor have the precision of those of another; torch checks the device."""
     if tensor.dtype not in FLOATS or (tensor.dtype == torch.float64) != (like.dtype == torch.float64):
         reject(name, f"of {like.dtype}, as {other} is", tensor.dtype, TypeError)
-    if tensor.device != like.device:
-        reject(name, f"on the device {like.device}, as {other} is", f"device {tensor.device}")
-
-
-def _check_batches(batches: Mapping[str, Sequence[int]]) -> None:
-    """Check that the leading dimensions of all arguments broadcast."""
-    shapes = [tuple(batch) for batch in batches.values()]
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        names = "`, `".join(batches)
-        reject(names, "of leading dimensions that broadcast", " ".join(map(str, shapes)))
 
 
 def _check_weights(weights: Any, name: str, length: int) -> None:
     """Refuse all but boolean masks and nonnegative weights; an additive mask would show what it hides."""
-    if not isinstance(weights, Tensor):
-        reject(name, "a tensor", type(weights).__name__, TypeError)
-    if weights.ndim < 1 or weights.shape[-1] != length:
-        reject(name, f"of shape (..., {length}), one entry per token", _shape(weights))
+    if not isinstance(weights, Tensor) or weights.ndim < 1 or weights.shape[-1] != length:
+        found = _shape(weights) if isinstance(weights, Tensor) else type(weights).__name__
+        reject(name, f"a tensor of shape (..., {length}), one entry per token", found)
     if weights.dtype == torch.bool or weights.is_meta or torch.compiler.is_compiling():
         return
     if not ((weights >= 0) & (weights < torch.inf)).all():
