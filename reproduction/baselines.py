@@ -1,21 +1,16 @@
 """Features that the experiments compare with: random features of the Gaussian kernel, landmarks, eigenvectors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from scipy.sparse.linalg import eigsh
-from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 
-from manifoldrf import FeatureWarning, Graph, knn_graph, relative_error, thin
-from reproduction.common import without_warnings
-
-FloatArray = NDArray[np.float64]
+from manifoldrf import Graph, thin
+from reproduction.common import FloatArray
 
 
 def gaussian_kernel(points: FloatArray, others: FloatArray, sigma: float) -> FloatArray:
@@ -87,8 +82,7 @@ class PRF(_Gaussian):
     """Positive random features: exp(w . x / sigma - |x|^2 / sigma^2) / sqrt(m) (Choromanski et al., 2021).
 
     Points are taken relative to the mean of the data: the kernel does not depend on the origin, but the variance
-    grows as exp(2 |x + y|^2 / sigma^2). With an exponent A <= 0 in units of sigma, D exp(A |w|^2 + B w . x - |x|^2)
-    with B = sqrt(1 - 4 A) and D = (1 - 4 A)^(d / 4) has the same mean; here A = 0.
+    grows as exp(2 |x + y|^2 / sigma^2).
     """
 
     _orthogonal = False
@@ -96,44 +90,22 @@ class PRF(_Gaussian):
     def _draw(self, points: FloatArray, rng: np.random.Generator) -> None:
         self.origin_ = points.mean(axis=0)
         self.frequencies_ = draw_frequencies(self.n_features, points.shape[1], rng, orthogonal=self._orthogonal)
-        self.A_ = self._exponent((points - self.origin_) / self.sigma)
-
-    def _exponent(self, points: FloatArray) -> float:
-        del points
-        return 0.0
 
     def transform(self, X: Any) -> Any:
         """Features of points."""
         dtype = np.result_type(X, np.float32)
         places = (np.asarray(X, dtype=np.float64) - self.origin_) / self.sigma
-        m, dim = self.frequencies_.shape
-        constant = dim / 4 * np.log1p(-4 * self.A_) - np.log(m) / 2
         squares = (self.frequencies_**2).sum(axis=1)
-        exponents = places @ (np.sqrt(1 - 4 * self.A_) * self.frequencies_.T) - (places**2).sum(axis=1)[:, None]
+        exponents = places @ self.frequencies_.T - (places**2).sum(axis=1)[:, None]
         # Far from the origin the square cancels the product; rounding must not exceed the largest value.
-        return np.exp(np.minimum(exponents + self.A_ * squares, squares / 4) + constant).astype(dtype, copy=False)
+        rows = np.exp(np.minimum(exponents, squares / 4)) / np.sqrt(len(squares))
+        return rows.astype(dtype, copy=False)
 
 
 class PORF(PRF):
     """:class:`PRF` with frequencies that are orthogonal in blocks of d."""
 
     _orthogonal = True
-
-
-class GERF(PRF):
-    """Generalised exponential features (Likhosherstov et al., 2022): :class:`PRF` with the A of least variance.
-
-    With rho = 1 / (1 - 8 A) the second moment of an estimate at x, y is, up to factors that do not depend on A,
-    exp((1 + rho) |x + y|^2) ((1 + rho)^2 / (4 rho))^(d / 2). Its logarithm, at the mean phi of |x + y|^2 over all
-    pairs of the data, is least at the positive root of 2 phi rho^2 + (d + 2 phi) rho - d = 0.
-    """
-
-    def _exponent(self, points: FloatArray) -> float:
-        dim, mean = points.shape[1], points.mean(axis=0)
-        phi = float(2 * (points**2).sum(axis=1).mean() + 2 * (mean @ mean))
-        half = dim + 2 * phi
-        rho = 2 * dim / (half + np.sqrt(half**2 + 8 * dim * phi))  # this form of the root has no cancellation
-        return float((1 - 1 / rho) / 8)
 
 
 def draw_frequencies(m: int, dim: int, rng: np.random.Generator, *, orthogonal: bool) -> FloatArray:
@@ -200,74 +172,3 @@ def eigenpairs(graph: Graph, count: int) -> tuple[FloatArray, FloatArray]:
     # Fix the arbitrary sign of each eigenvector: its largest entry is positive.
     peaks = np.abs(vectors).argmax(axis=0)
     return values, vectors * np.where(vectors[peaks, np.arange(len(peaks))] < 0, -1.0, 1.0)
-
-
-class DiffusionMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Diffusion coordinates lambda_k^(s/2) psi_k(x), corrected for density (Coifman and Lafon, 2006).
-
-    psi_k are right eigenvectors of the random walk on a graph with Gaussian weights to the 32 nearest neighbours,
-    orthonormal with respect to the stationary distribution. At a new point, psi_k(z) = P(z, .) psi_k / lambda_k
-    with P(z, .) one step of the walk from z. Negative eigenvalues have no real powers; their coordinates are zero.
-
-    Parameters
-    ----------
-    n_features : int, default=512
-    steps : float, default=20.0
-        Number of steps s.
-    """
-
-    # The extension divides by the eigenvalue, which amplifies the error of the step. Below this eigenvalue it
-    # multiplies by the eigenvalue over the square of this number instead: the error grows at most tenfold.
-    _smallest = 0.1
-
-    def __init__(self, *, n_features: int = 512, steps: float = 20.0) -> None:
-        self.n_features = n_features
-        self.steps = steps
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Build the graph of points of shape (n, d), and decompose it."""
-        del y
-        k = min(32, len(X) - 1)
-        self.graph_ = knn_graph(X, n_neighbors=k, self_loops=True, density_correction=1.0)
-        self.eigenvalues_, vectors = eigenpairs(self.graph_, min(self.n_features, len(X)))
-        degrees = self.graph_.degrees
-        self.functions_ = vectors * np.sqrt(degrees.sum() / degrees)[:, None]  # psi
-        return self
-
-    def transform(self, X: Any) -> FloatArray:
-        """Coordinates of points, (q, m)."""
-        values = self.eigenvalues_
-        step = self.graph_.extend(X)
-        shares = np.asarray(step.sum(axis=1)).ravel()
-        carried = (step @ self.functions_) / np.where(shares > 0, shares, 1.0)[:, None]
-        carried *= values / np.maximum(values**2, self._smallest**2)
-        distances, nodes = cKDTree(self.graph_.positions).query(X)
-        carried[distances == 0] = self.functions_[nodes[distances == 0]]
-        return np.asarray(carried * np.maximum(values, 0.0) ** (self.steps / 2))
-
-
-class BandwidthSearch(NamedTuple):
-    """The best bandwidth, the relative Frobenius error of its kernel after alignment, and the fitted features."""
-
-    sigma: float
-    error: float
-    features: Any
-
-
-def tune_bandwidth(
-    features: Any, X: FloatArray, target: FloatArray, *, points: FloatArray, sigmas: Iterable[float]
-) -> BandwidthSearch:
-    """Choose the ``sigma`` of an estimator whose kernel between some points is closest to a target.
-
-    Warnings about too few features are not shown; the errors reveal them.
-    """
-    best: BandwidthSearch | None = None
-    with without_warnings(FeatureWarning):
-        for sigma in sigmas:
-            fitted = clone(features).set_params(sigma=sigma).fit(X)
-            error = relative_error(fitted.kernel_matrix(points), target, alignment="frobenius")
-            if best is None or error < best.error:
-                best = BandwidthSearch(sigma, error, fitted)
-    if best is None:
-        raise ValueError("`sigmas` must be at least one number.")
-    return best

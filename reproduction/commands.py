@@ -1,24 +1,40 @@
 """Commands: run experiments, write the results page."""
 
 import dataclasses
+import importlib
 import shlex
 import typing
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import rich.console
-import rich.text
 import typer
 from typer.core import TyperGroup
 
-from manifoldrf.cli.console import duration, environment, note, print_json, print_table, progress, show
+from manifoldrf.cli.console import duration, note, print_json, print_table, progress, show
 from manifoldrf.cli.options import Output, parse, split, spread, usage
-from reproduction.common import as_path, atomic_path, available, check_option, folder_for_results, writable_folder
-from reproduction.files import existing_folder
-from reproduction.report.catalogue import CATALOGUE, Entry
+from reproduction.common import atomic_path, existing_folder, reject
+from reproduction.record import Record, code_digest, environment
 
 PROGRAM = "python -m reproduction"
-PARTS = "parts"  # folder of finished parts of experiments, below that of the results
+# What each experiment shows, in the order of the results page. Those in READS can read a folder of files.
+CLAIMS: Mapping[str, str] = {
+    "surfaces": "The heat kernel on four surfaces: the paper's recipe and this library.",
+    "normals": "Vertex normals from a fifth of them.",
+    "velocity": "Velocities of cloth where one in twenty is hidden.",
+    "attention": "Masked values of tokens on a surface, filled in by linear attention.",
+    "brodatz": "Textures from six labelled windows each.",
+    "gaussian_grid": "Signatures on finer and finer grids converge to Gaussian features.",
+    "ambient": "Features of the surface against tuned features of the ambient space.",
+    "hyperbolic": "The heat kernel of hyperbolic space on a ball, from larger and larger balls.",
+    "teachers": "Not in the paper: the error of walks, counts and exact rows at equal cost.",
+}
+READS: Mapping[str, str] = {
+    "normals": "a folder of meshes",
+    "velocity": "a folder of .npz sequences",
+    "brodatz": "a folder of the Brodatz plates",
+}
 Format = Literal["png", "pdf", "svg"]
 
 _NAME = typer.Argument(
@@ -65,30 +81,51 @@ def run(
 ) -> None:
     """Run experiments: print their tables, save their records and pictures.
 
-    Example: python -m reproduction surfaces --size paper --set seed=1
+    What is finished in the folder, by the same code with the same settings, is not run again.
+
+    Example: python -m reproduction surfaces --size paper --set n_seeds=1
     """
     if not names:
-        _list_experiments(output)
+        rows = [{"experiment": name, "claim": claim} for name, claim in CLAIMS.items()]
+        if output.as_json:
+            print_json(dict(CLAIMS))
+        else:
+            print_table(rich.console.Console(quiet=output.quiet), f"{PROGRAM} NAME", rows)
         return
-    changes = changes or []
     with usage():
-        plan = _plan(names, size, changes)
-        source = None if data is None else existing_folder(data, "--data")
+        plan = _plan(names, size, changes or [])
+        source = None if data is None else existing_folder(data, "--data").resolve()
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
     console = rich.console.Console(quiet=output.silent)
     records = {}
-    with folder_for_results(out, "out") as folder:  # raises before the work if the folder cannot be used
-        for entry, config in plan:
-            if text := _about_data(entry, data):
-                note(text, quiet=output.quiet)
-            with progress(entry.name, quiet=output.silent) as report_progress:
-                record = entry.run(config, report_progress, source, folder / PARTS)
-            record = _with_command(record, entry.name, size, changes)
-            saved = [record.save(folder), *_pictures(entry, record, folder, form, quiet=output.quiet)]
-            records[record.name] = record.plain()
-            _show(entry, record, console)
-            console.print("Saved: " + ", ".join(str(path) for path in saved), soft_wrap=True)
+    for name, (module, config) in plan.items():
+        files = source if name in READS else None
+        if name in READS and files is None:
+            note(f"{name} runs on built-in data; --data may name {READS[name]}", quiet=output.quiet)
+        words = ["python", "-m", "reproduction", name, "--size", size, *(["--data", "DIR"] if files else [])]
+        words += [word for change in changes or [] for word in ("--set", change)]
+        with progress(name, quiet=output.silent) as report:
+            record = _run(name, module, config, report, files, folder, shlex.join(words))
+        records[name] = record.plain()
+        for title, rows in record.tables.items():
+            if len(rows) <= 40:  # longer ones are in the record
+                print_table(console, title, rows)
+        from reproduction.report.figures import draw
+
+        saved = [folder / f"{name}.json", *draw(record, folder, form)]
+        console.print(f"{name} took {duration(record.seconds)}.")
+        console.print("Saved: " + ", ".join(str(path) for path in saved), soft_wrap=True)
     if output.as_json:
         print_json(records)
+
+
+def _run(name: str, module: Any, config: Any, report: Any, data: Path | None, folder: Path, command: str) -> Record:
+    """Run one experiment, whose finished parts are in the folder, and save its record."""
+    made = environment() | {"code": code_digest(f"reproduction.{name}"), "command": command}
+    record: Record = dataclasses.replace(module.run(config, report, data, folder / "parts"), environment=made)
+    record.save(folder)
+    return record
 
 
 def results(
@@ -103,19 +140,18 @@ def results(
 
     Example: python -m reproduction results --check
     """
-    from reproduction.report import pages
+    from reproduction.report import figures as pictures
+    from reproduction.report import page as writer
 
-    page, front = as_path(docs, "docs"), as_path(readme, "readme")
-    found = pages.read_records(records, arrays=figures)
+    page, front = Path(docs), Path(readme)
+    found = writer.read_records(existing_folder(records, "--records"), arrays=figures)
     if figures and not check:
         for record in found.values():
-            pages.ENTRY_OF[record.name].draw(record, writable_folder(page.parent / "images"))
-    images = {path.name for path in (page.parent / "images").glob("*.png")}
+            pictures.draw(record, page.parent / "images")
     old = front.read_text(encoding="utf-8")
-    table = pages.readme_table(found)
     wanted = {
-        page: pages.results_page(found, images),
-        front: pages.replace_between(old, pages.BEGIN, pages.END, table, name=front.name),
+        page: writer.results_page(found)[0],
+        front: writer.replace_between(old, writer.readme_block(found)[0], front.name),
     }
     stale = [path for path in wanted if not path.is_file() or path.read_text(encoding="utf-8") != wanted[path]]
     if check and stale:
@@ -132,29 +168,17 @@ for _command in (run, results):
     app.command()(spread(_command))
 
 
-def _list_experiments(output: Output) -> None:
-    claims = {entry.name: entry.claim for entry in CATALOGUE.values()}
-    if output.as_json:
-        print_json(claims)
-        return
-    rows = [{"experiment": name, "claim": claim} for name, claim in claims.items()]
-    console = rich.console.Console(quiet=output.quiet)
-    print_table(console, f"{PROGRAM} NAME", rows)
-    hint = f"Run one: {PROGRAM} surfaces (small size; --size paper for the paper's)"
-    console.print(hint, soft_wrap=True, highlight=False)
-
-
-def _plan(names: Sequence[str], size: str, changes: Sequence[str]) -> list[tuple[Entry, Any]]:
-    """Experiments with their settings, all checked before any work."""
+def _plan(names: Sequence[str], size: str, changes: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+    """Modules of experiments with their settings, all checked before any work."""
     for name in names:
-        check_option(name, "NAME", [*CATALOGUE, "all"])
-    environment()  # record the commit before the work, not after it
-    plan = []
-    for entry in CATALOGUE.values():
-        if entry.name in names or "all" in names:
-            sizes = entry.sizes()
-            config = sizes[check_option(size, "--size", list(sizes))]
-            plan.append((entry, _changed(config, changes, entry.name)))
+        if name not in (*CLAIMS, "all"):
+            reject("NAME", f"one of {', '.join([*CLAIMS, 'all'])}", repr(name))
+    environment()  # the commit before the work, not after it
+    plan = {}
+    for name in CLAIMS:
+        if name in names or "all" in names:
+            module = importlib.import_module(f"reproduction.{name}")
+            plan[name] = module, _changed(module.SIZES[size], changes, name)
     return plan
 
 
@@ -164,43 +188,7 @@ def _changed(config: Any, changes: Sequence[str], experiment: str) -> Any:
     new = {}
     for change in changes:
         name, text = split(change, "--set")
-        check_option(name, f"--set, for {experiment},", list(kinds))
+        if name not in kinds:
+            reject(f"--set, for {experiment},", f"one of {', '.join(kinds)}", repr(name))
         new[name] = parse(text, kinds[name], name)
     return dataclasses.replace(config, **new)
-
-
-def _about_data(entry: Entry, data: str | None) -> str:
-    """A note about the data of an experiment; empty if there is nothing to choose."""
-    if entry.reads and data is None:
-        return f"{entry.name} runs on generated data and data of installed packages; --data may name {entry.reads}"
-    return "" if entry.reads or data is None else f"{entry.name} uses generated shapes; --data is not needed"
-
-
-def _with_command(record: Any, name: str, size: str, changes: Sequence[str]) -> Any:
-    """The record with the command that reproduces it, without the path of the data."""
-    words = ["python", "-m", "reproduction", name, "--size", size]
-    words += [] if record.name == name else ["--data", "DIR"]
-    words += [word for change in changes for word in ("--set", change)]
-    return dataclasses.replace(record, environment=record.environment | {"command": shlex.join(words)})
-
-
-def _pictures(entry: Entry, record: Any, folder: Any, form: str, *, quiet: bool) -> list[Any]:
-    """Draw all pictures; without matplotlib, only print a note."""
-    if not available("matplotlib"):
-        note("no pictures: they need matplotlib. Install it with: pip install 'manifoldrf[viz]'", quiet=quiet)
-        return []
-    return list(entry.draw(record, folder, form))
-
-
-def _show(entry: Entry, record: Any, console: rich.console.Console) -> None:
-    """Print the tables of a record, their explanation, and the run time."""
-    from reproduction.report.pages import heading
-
-    tables: Mapping[str, Any] = record.tables
-    for title, rows in tables.items():
-        if title not in entry.drawn:
-            hidden = entry.hidden.get(title, ())
-            shown = [{heading(k): v for k, v in row.items() if k not in hidden} for row in rows]
-            print_table(console, title, shown)
-    console.print(rich.text.Text(entry.columns))
-    console.print(f"{entry.name} took {duration(record.seconds)}.")

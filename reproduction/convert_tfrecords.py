@@ -18,16 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from reproduction.common import atomic_path, existing_file, reject, writable_folder
-from reproduction.files import small_text
+from reproduction.common import atomic_path, reject
 from reproduction.sequences import Sequence
 
 
 def convert(path: Path, folder: Path, count: int = 2) -> list[Path]:
     """Write the first trajectories of a .tfrecord file as NAME_0.npz, NAME_1.npz, ... and return the paths."""
-    existing_file(path)
-    meta = json.loads(small_text(existing_file(path.with_name("meta.json"))))
-    target = writable_folder(folder)
+    meta = json.loads(path.with_name("meta.json").read_text(encoding="utf-8"))
+    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for number, record in enumerate(itertools.islice(_records(path), count)):
         name, source = f"{path.stem}_{number}", f"{path.name}, trajectory {number}"
@@ -38,9 +36,9 @@ def convert(path: Path, folder: Path, count: int = 2) -> list[Path]:
         except (KeyError, ValueError, TypeError, IndexError) as error:
             reject("path", "a TFRecord file of trajectories", f"{path.name}, record {number}: {error}")
         parts = {"pos": sequence.positions, "faces": sequence.faces, "dt": sequence.dt, "source": source}
-        with atomic_path(target / f"{name}.npz") as temporary:
+        with atomic_path(folder / f"{name}.npz") as temporary:
             np.savez_compressed(temporary, **parts)  # type: ignore[arg-type]
-        written.append(target / f"{name}.npz")
+        written.append(folder / f"{name}.npz")
     return written
 
 

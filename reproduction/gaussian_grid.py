@@ -24,9 +24,9 @@ and y are independent, as they are for any x != y.
 """
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,8 @@ from manifoldrf import (
     grid_graph,
     heat_graph,
 )
-from reproduction.common import FloatArray, Streams, generator
-from reproduction.record import Progress, Record
+from reproduction.common import FloatArray, Progress, generator, silent
+from reproduction.record import Parts, Record, Row
 
 
 # ------------------------------------------------------------------------------------------------------------ rings
@@ -191,13 +191,12 @@ class Ring:
         options = walk_options(self.n_walks, self.p_halt) if teacher == "walks" else Counts(self.n_walks)
         copies: list[FloatArray] = []
         variances: list[FloatArray] = []
-        streams = Streams.from_seed(self.seed)
         while len(copies) * self.side < n_copies:
             found = compute_signatures(
                 graph,
                 kernel,
                 teacher=options,
-                seed=streams.generator(f"{teacher} {self.side} {len(copies)}"),
+                seed=generator(self.seed, f"{teacher} {self.side} {len(copies)}"),
                 n_jobs=self.n_jobs,
             )
             copies.append(_centred(found))
@@ -221,7 +220,7 @@ class Ring:
         spread = float(others.var(axis=0, ddof=1).sum())
         return (to_field * rows, kernels), (to_field**2 * variance, spread)
 
-    def errors(self, teacher: str, dims: Sequence[int], n_repeats: int) -> list[dict[str, Any]]:
+    def errors(self, teacher: str, dims: Sequence[int], n_repeats: int) -> list[Row]:
         """Rows of a table of relative mean squared errors, one for each dimension.
 
         For psi and for the kernel: the mean against the periodised limit and its standard error; the standard
@@ -286,7 +285,7 @@ _SAMPLES = ((0.35, 0.45), (-0.2, 0.25), (0.5, -0.15), (-0.45, -0.45))  # from ne
 class Config:
     """Settings of the experiment."""
 
-    dims: tuple[int, ...] = tuple(range(2, 33, 2))  # the paper's
+    dims: tuple[int, ...] = (2, 3, *range(4, 33, 2))  # the paper's, and 3
     sides: tuple[int, ...] = tuple(range(5, 106, 10))  # the paper's n, nodes along an axis
     sigma: float = 0.2  # the paper's, on the cube of side 1
     p_halt: float = 0.005  # the paper's, of Algorithm 1
@@ -322,17 +321,23 @@ SIZES: dict[str, Config] = {
 }
 
 
-def run(config: Config, progress: Progress = lambda what, done, total: None) -> Record:
+def run(config: Config, progress: Progress = silent, data: Path | None = None, parts: Path | None = None) -> Record:
     """Measure every teacher on every grid.
 
-    Tables: ``summary`` (some dimensions, coarsest and finest grid), ``errors`` (every dimension, grid and teacher),
-    ``constants`` (how far both limits are from one) and ``claims``. Relative mean squared errors are defined as in
-    the paper, E |x - y|^2 / |y|^2, with their standard errors, the standard deviation between repetitions, and the
-    Monte Carlo part ("noise") that the teachers predict: for psi from the standard errors of the signatures.
+    Tables: ``errors`` (every dimension, grid and teacher), ``claims`` and ``constants`` (how far both limits are
+    from one). Errors are E |x - y|^2 / |y|^2 as in the paper, with their standard errors, the standard deviation
+    between repetitions, and the Monte Carlo part ("noise") that the teachers predict.
     """
-    start = time.perf_counter()
+    del data
+    kept = Parts(parts, __name__).get(
+        "gaussian_grid", dataclasses.asdict(config), lambda: _measure(config, progress)
+    )
+    return dataclasses.replace(kept, config=dataclasses.asdict(config))
+
+
+def _measure(config: Config, progress: Progress) -> tuple[dict[str, list[Row]], dict[str, FloatArray]]:
     total = len(config.sides) * len(TEACHERS) + 2
-    errors: list[dict[str, Any]] = []
+    errors: list[Row] = []
     for place, side in enumerate(config.sides):
         ring = config.ring(side)
         for which, teacher in enumerate(TEACHERS):
@@ -342,40 +347,17 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
     arrays = _panels(config) | _grid_signatures(config)
     progress("saddle", total - 1, total)
     arrays |= _saddle(config)
-    tables = {
-        "summary": _summary(errors, config),
-        "claims": _claims(errors, config),
-        "constants": _constants(config),
-        "errors": errors,
-    }
+    tables = {"claims": _claims(errors, config), "constants": _constants(config), "errors": errors}
     progress("done", total, total)
-    settings = dataclasses.asdict(config)
-    return Record("gaussian_grid", settings, tables, time.perf_counter() - start, arrays=arrays)
+    return tables, arrays
 
 
-def _column(errors: list[dict[str, Any]], d: int, teacher: str, name: str) -> FloatArray:
+def _column(errors: list[Row], d: int, teacher: str, name: str) -> FloatArray:
     """Values of one column for one dimension and teacher, from the coarsest grid to the finest."""
     return np.array([row[name] for row in errors if row["d"] == d and row["teacher"] == teacher])
 
 
-def _summary(errors: list[dict[str, Any]], config: Config) -> list[dict[str, Any]]:
-    """Coarsest and finest grid, for the first and last dimension and powers of two between."""
-    shown = [d for d in config.dims if d & (d - 1) == 0 or d in (config.dims[0], config.dims[-1])]
-    first, last = config.sides[0], config.sides[-1]
-    rows = []
-    for name in ("psi", "kernel"):
-        for d in shown:
-            exact, walks = _column(errors, d, "exact", name), _column(errors, d, "walks", name)
-            row = {"of": name, "d": d, f"exact_n{first}": exact[0], f"exact_n{last}": exact[-1]}
-            row |= {f"walks_n{first}": walks[0], "walks_least": walks.min(), f"walks_n{last}": walks[-1]}
-            row |= {f"noise_n{last}": _column(errors, d, "walks", f"{name}_noise")[-1]}
-            row |= {f"counts_n{last}": _column(errors, d, "counts", name)[-1]}
-            row |= {f"plain_n{last}": _column(errors, d, "exact", f"{name}_plain")[-1]}
-            rows.append({key: float(value) if key not in ("of", "d") else value for key, value in row.items()})
-    return rows
-
-
-def _claims(errors: list[dict[str, Any]], config: Config) -> list[dict[str, Any]]:
+def _claims(errors: list[Row], config: Config) -> list[Row]:
     """The claims of the experiment, whether they hold, and the worst cases."""
     claims = []
     cases = len(config.dims) * len(config.sides)
@@ -397,7 +379,7 @@ def _claims(errors: list[dict[str, Any]], config: Config) -> list[dict[str, Any]
     return claims
 
 
-def _constants(config: Config) -> list[dict[str, Any]]:
+def _constants(config: Config) -> list[Row]:
     """Both constants on the finest grid, and the least-squares factor between exact results and the limits."""
     ring = config.ring(config.sides[-1])
     exact, _ = ring.estimates("exact")
@@ -438,7 +420,7 @@ def _grid_signatures(config: Config) -> dict[str, FloatArray]:
         graph = grid_graph(side, 2)
         kernel = DiffusionKernel(graph.steps(config.sigma**2 / 2, dim=2))
         centre = side // 2 * (side + 1)
-        seed = Streams.from_seed(config.seed).generator(f"grid {side}")
+        seed = generator(config.seed, f"grid {side}")
         found = compute_signatures(
             graph, kernel, [centre], teacher=walk_options(config.n_walks, config.p_halt), seed=seed
         )

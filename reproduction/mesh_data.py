@@ -1,17 +1,16 @@
 """Meshes for experiments: files by name or Thingi10K id, two scans from installed packages, generated shapes."""
 
+import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csgraph
 
-from manifoldrf import TriangleMesh, mesh_graph
-from manifoldrf.geometry.mesh_files import MESH_FORMATS
-from manifoldrf.geometry.paths import farthest_nodes, nearest_sources
-from reproduction.common import FloatArray, IntArray, as_path, check_integer, check_option, reject, require
-from reproduction.files import files_in
+from manifoldrf import TriangleMesh, mesh_graph, thin
+from reproduction.common import FloatArray, IntArray, existing_folder, files_in, reject
 
 # The meshes of the paper, in its order.
 THINGI10K_IDS = (
@@ -22,6 +21,7 @@ THINGI10K_IDS = (
 
 # Where files are searched, in this order: the folder itself, and the usual subfolders of mesh collections.
 _PLACES = (".", "meshes", "raw_meshes", "Thingi10K/raw_meshes")
+_FORMATS = (".ply", ".obj", ".stl", ".off")
 _SHEETS, _GAP = 6, 0.12  # of the folded sheet: layers of length 1, and the distance between them
 _WIDTH = 1.0  # of the folded sheet, across the layers
 _TUBE = 0.4  # radius of the torus, around a circle of radius 1
@@ -53,75 +53,27 @@ class NamedMesh:
 
 
 # ---------------------------------------------------------------------------------------------------------- files
-def mesh_files(folder: Path) -> dict[str, Path]:
-    """Mesh files of a folder and of ``meshes`` or ``raw_meshes`` inside it, by stem, in order of name.
-
-    If a stem occurs several times, the first folder is used, then the first format of ply, obj, stl, off, glb.
+def find_meshes(folder: Path) -> list[NamedMesh]:
+    """Meshes of a folder, or of ``meshes`` or ``raw_meshes`` in it: the paper's if some are there, or all.
 
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as name:
-    ...     _ = (Path(name) / "37384.stl").write_text("")
-    ...     list(mesh_files(Path(name)))
+    ...     builtin_mesh("torus", 100).mesh.save(f"{name}/37384.ply")
+    ...     builtin_mesh("torus", 200).mesh.save(f"{name}/other.ply")
+    ...     [item.name for item in find_meshes(Path(name))]
     ['37384']
     """
-    root = as_path(folder)
-    if not root.is_dir():
-        reject("data", "an existing folder", root, FileNotFoundError)
-    found: dict[str, Path] = {}
+    root = existing_folder(folder, "--data")
+    files: dict[str, Path] = {}
     for place in _PLACES:
-        for kind in MESH_FORMATS:
-            for path in files_in(root / place, "*"):
-                if path.is_file() and path.suffix.lower() == f".{kind}":
-                    found.setdefault(path.stem, path)
-    return dict(sorted(found.items()))
-
-
-def find_meshes(folder: Path, names: Iterable[str | int] | None = None) -> list[Path]:
-    """Files of a folder by name (with or without suffix) or Thingi10K id, in the given order; all without names.
-
-    Parameters
-    ----------
-    folder : path
-    names : iterable of str and int, optional
-
-    Raises
-    ------
-    FileNotFoundError
-        If the folder does not exist, has no mesh, or lacks requested meshes; the error names all of them.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as name:
-    ...     _ = (Path(name) / "37384.stl").write_text("")
-    ...     find_meshes(Path(name), [37384])[0].name
-    '37384.stl'
-    """
-    files = mesh_files(folder)
-    if names is None:
-        if not files:
-            kinds = ", ".join(MESH_FORMATS)
-            reject("data", f"a folder with mesh files ({kinds})", f"none in {as_path(folder)}", FileNotFoundError)
-        return list(files.values())
-    stems = [_stem(name) for name in names]
-    missing = [stem for stem in stems if stem not in files]
-    if missing:
-        text = f"no file for {', '.join(missing)} in {as_path(folder)} ({len(files)} others)"
-        reject("data", "a folder with all meshes asked for", text, FileNotFoundError)
-    return [files[stem] for stem in stems]
-
-
-def _stem(name: str | int) -> str:
-    """The stem of a name or an id."""
-    text = str(name)
-    return Path(text).stem if Path(text).suffix.lower().removeprefix(".") in MESH_FORMATS else text
-
-
-def read_named(path: Path) -> NamedMesh:
-    """Read a mesh file and leave out vertices that are in no face."""
-    return prepared(path.stem, TriangleMesh.load(path))
+        for path in files_in(root / place, _FORMATS):
+            files.setdefault(path.stem, path)
+    if not files:
+        reject("--data", f"a folder with mesh files ({', '.join(_FORMATS)})", f"none in {root}", FileNotFoundError)
+    ids = {str(number) for number in THINGI10K_IDS} & set(files)
+    return [prepared(name, TriangleMesh.load(files[name])) for name in sorted(ids or files)]
 
 
 def prepared(name: str, mesh: TriangleMesh) -> NamedMesh:
@@ -157,7 +109,6 @@ def resized(mesh: TriangleMesh, n_vertices: int) -> TriangleMesh:
     >>> resized(torus, 4000).n_vertices, 200 <= resized(torus, 250).n_vertices <= 250
     (4000, True)
     """
-    check_integer(n_vertices, "n_vertices", 4)
     doublings = 0
     while mesh.n_vertices * 4**doublings < n_vertices:
         doublings += 1
@@ -168,7 +119,7 @@ def resized(mesh: TriangleMesh, n_vertices: int) -> TriangleMesh:
 
 
 def coarsened(mesh: TriangleMesh, n_vertices: int) -> TriangleMesh:
-    """A mesh on some of the vertices, which are farthest points along the edges.
+    """A mesh on some of the vertices, each the farthest in space from those before it.
 
     Every vertex moves to the nearest kept vertex along the edges. Faces with three different corners remain.
     Vertices that lose all faces are left out.
@@ -176,8 +127,9 @@ def coarsened(mesh: TriangleMesh, n_vertices: int) -> TriangleMesh:
     if n_vertices >= mesh.n_vertices:
         return mesh
     graph = mesh_graph(mesh, weights="unit")
-    kept = np.sort(farthest_nodes(graph, check_integer(n_vertices, "n_vertices", 4)))
-    owners = nearest_sources(graph, kept)
+    kept = np.sort(thin(mesh.vertices, n_vertices))
+    found = csgraph.dijkstra(graph.lengths, indices=kept, min_only=True, return_predecessors=True)[2]
+    owners = np.where(found < 0, -1, np.searchsorted(kept, found))
     faces = owners[mesh.faces]  # (m, 3) positions among the kept ones
     corners = np.sort(faces, axis=1)
     proper = (corners[:, 0] >= 0) & (corners[:, 0] < corners[:, 1]) & (corners[:, 1] < corners[:, 2])
@@ -222,12 +174,11 @@ def builtin_mesh(name: str, n_vertices: int | None = None) -> NamedMesh:
     >>> builtin_mesh("sheet", 600).name
     'sheet-600'
     """
-    check_option(name, "name", tuple(BUILTIN))
     if name in _SCANS:
         mesh = _SCANS[name]()
         mesh = mesh if n_vertices is None else resized(mesh, n_vertices)
     else:
-        mesh = _SHAPES[name](check_integer(2500 if n_vertices is None else n_vertices, "n_vertices", 64))
+        mesh = _SHAPES[name](2500 if n_vertices is None else n_vertices)
     return prepared(name if n_vertices is None else f"{name}-{n_vertices}", mesh)
 
 
@@ -250,7 +201,7 @@ def _package_folder(package: str) -> Path:
     """Folder of an installed package, found without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        return Path(require(package, "test").__file__).parent  # raises an error that names the extra
+        raise ModuleNotFoundError(f"This mesh is inside {package}: pip install 'manifoldrf[test]'.")
     return Path(spec.submodule_search_locations[0])
 
 
@@ -260,7 +211,7 @@ def _bunny() -> TriangleMesh:
 
 def _cortex() -> TriangleMesh:
     folder = _package_folder("nilearn") / "datasets" / "data" / "fsaverage5"
-    surface = require("nibabel", "test").load(folder / "pial_left.gii.gz")
+    surface = importlib.import_module("nibabel").load(folder / "pial_left.gii.gz")
     return TriangleMesh(surface.agg_data("pointset"), surface.agg_data("triangle").astype(np.int64))
 
 

@@ -4,25 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from manifoldrf import TriangleMesh
-from reproduction.common import (
-    POSITIVE,
-    FloatArray,
-    IntArray,
-    as_path,
-    check_faces,
-    check_integer,
-    check_points,
-    check_real,
-    existing_file,
-    generator,
-    reject,
-)
-from reproduction.files import files_in, read_members
+from reproduction.common import FloatArray, IntArray, existing_folder, files_in, generator, reject
 
 # -------------------------------------------------------------------------------------------------- simulated cloth
 FRAME = 0.02  # seconds from frame to frame, those of flag_simple
@@ -179,8 +165,6 @@ def _all_links(shape: tuple[int, int]) -> Iterator[_Links]:
 
 
 # --------------------------------------------------------------------------------------------------- the experiment
-_LONGEST_SOURCE = 1000  # characters
-_FOLDER = "sequences"  # a folder of data may keep its sequences in a folder of this name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -216,12 +200,11 @@ class Sequence:
         raw = np.asarray(self.positions)
         if raw.ndim != 3 or raw.shape[0] < 2 or raw.shape[2] != 3:
             reject("positions", "an array of shape (T, V, 3) with T >= 2", f"shape {raw.shape}")
-        positions = check_points(raw.reshape(-1, 3), "positions").reshape(raw.shape).copy()
-        faces = check_faces(self.faces, "faces", raw.shape[1]).copy()
-        for name, array in (("positions", positions), ("faces", faces)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "dt", check_real(self.dt, "dt", POSITIVE))
+        faces = np.asarray(self.faces, dtype=np.int64)
+        if not np.isfinite(raw).all() or not self.dt > 0:
+            reject("positions", "finite, with a positive time step", f"dt {self.dt}")
+        object.__setattr__(self, "positions", raw.astype(np.float64))
+        object.__setattr__(self, "faces", faces)
 
     def __repr__(self) -> str:
         return f"Sequence({self.name!r}, {self.n_frames} frames of {self.n_vertices} vertices)"
@@ -242,8 +225,7 @@ class Sequence:
 
     def velocity(self, frame: int) -> FloatArray:
         """Velocities of the vertices (V, 3): backward differences over dt; frame 0 has none."""
-        place = check_integer(frame, "frame", 1, self.n_frames - 1)
-        return np.asarray((self.positions[place] - self.positions[place - 1]) / self.dt)
+        return np.asarray((self.positions[frame] - self.positions[frame - 1]) / self.dt)
 
 
 def read_npz(path: str | PathLike[str]) -> Sequence:
@@ -270,16 +252,15 @@ def read_npz(path: str | PathLike[str]) -> Sequence:
     ...     read_npz(f"{folder}/still.npz")
     Sequence('still', 2 frames of 3 vertices)
     """
-    source = _existing(path)
-    try:
-        found = _arrays(source)
-        dt = np.asarray(found.get("dt", 1.0))
-        if dt.size != 1 or dt.dtype.kind not in "iuf":
-            raise ValueError("its dt is not one number")
-        text = str(found.get("source", ""))[:_LONGEST_SOURCE]
-        return Sequence(found["pos"], found["faces"], float(dt.ravel()[0]), source.stem, text)
-    except (ValueError, TypeError, OverflowError) as error:
-        reject("path", "a readable sequence", f"{source.name}: {str(error).rstrip('.')}")
+    source = Path(path)
+    with np.load(source) as found:
+        missing = {"pos", "faces"} - set(found)
+        if missing:
+            reject(
+                "path", "a sequence with pos and faces", f"{source.name} without {' and '.join(sorted(missing))}"
+            )
+        dt, text = float(found.get("dt", 1.0)), str(found.get("source", ""))
+        return Sequence(found["pos"], found["faces"], dt, source.stem, text)
 
 
 def generate_cloth(seed: int = 0, *, n_frames: int = 121, shape: tuple[int, int] = (43, 37)) -> Sequence:
@@ -304,61 +285,16 @@ def generate_cloth(seed: int = 0, *, n_frames: int = 121, shape: tuple[int, int]
     >>> generate_cloth(n_frames=2, shape=(6, 5))
     Sequence('cloth_0', 2 frames of 30 vertices)
     """
-    check_integer(n_frames, "n_frames", 2)
-    for size in shape:
-        check_integer(size, "shape", 4)
     positions, faces, dt = simulate_cloth(seed, n_frames, shape)
     return Sequence(positions, faces, dt, f"cloth_{seed}", "generated")
 
 
-def find_sequences(folder: str | PathLike[str] | None, names: tuple[str, ...] = ()) -> list[Sequence]:
-    """Read the sequences of a folder, or of the folder ``sequences`` in it.
-
-    Parameters
-    ----------
-    folder : str, path or None
-        None gives an empty list.
-    names : tuple of str
-        Names of npz files, without the suffix. If none of them exists, all npz files are read.
-
-    Returns
-    -------
-    list of Sequence
-        In the order of ``names``.
-
-    Examples
-    --------
-    >>> from reproduction.sequences import find_sequences
-    >>> find_sequences(None)
-    []
-    """
-    if folder is None:
-        return []
-    root = as_path(folder, "folder")
-    if not root.is_dir():
-        reject("folder", "an existing folder", root, NotADirectoryError)
-    inner = root / _FOLDER
-    root = inner if inner.is_dir() else root
-    files = {path.stem: path for path in files_in(root, "*.npz")}
-    chosen = [name for name in names if name in files] or list(files)
-    if not chosen:
-        rule = "one with .npz sequences (reproduction.convert_tfrecords makes them of .tfrecord files)"
-        reject("folder", rule, root)
-    return [read_npz(files[name]) for name in chosen]
-
-
-def _arrays(path: Path) -> dict[str, Any]:
-    """The arrays of a sequence in an .npz file."""
-    found = read_members(existing_file(path), "path", ("pos", "faces", "dt", "source"))
-    missing = {"pos", "faces"} - set(found)
-    if missing:
-        raise ValueError(f"it has no {' and no '.join(sorted(missing))}")
-    return found
-
-
-def _existing(path: str | PathLike[str]) -> Path:
-    """Check that a path exists."""
-    source = as_path(path)
-    if not source.exists():
-        reject("path", "an existing file or folder", source, FileNotFoundError)
-    return source
+def find_sequences(folder: Path) -> list[Sequence]:
+    """Read all .npz sequences of a folder, or of the folder ``sequences`` in it, by name."""
+    root = existing_folder(folder, "--data")
+    inner = root / "sequences"
+    files = files_in(inner if inner.is_dir() else root, (".npz",))
+    if not files:
+        rule = "a folder with .npz sequences (reproduction.convert_tfrecords makes them of .tfrecord files)"
+        reject("--data", rule, root, FileNotFoundError)
+    return [read_npz(path) for path in files]

@@ -5,17 +5,27 @@ of the paper (on the sphere about .0016 against .07), and the exact teacher cost
 """
 
 import dataclasses
-import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from manifoldrf import Counts, DiffusionKernel, Exact, Graph, Signatures, Walks, compute_signatures, relative_error
-from reproduction.common import FloatArray, Progress
-from reproduction.record import Record
-from reproduction.surface_graphs import paper_graph
+from manifoldrf import (
+    Counts,
+    DiffusionKernel,
+    Exact,
+    Graph,
+    Signatures,
+    Walks,
+    compute_signatures,
+    knn_graph,
+    relative_error,
+)
+from reproduction.common import FloatArray, Progress, silent
+from reproduction.record import Parts, Record, Row
+from reproduction.surface_graphs import SURFACES
 
 # The number of walks follows from the budget of steps.
 ESTIMATORS: dict[str, Walks | Counts] = {
@@ -45,14 +55,20 @@ class Config:
 SIZES = {"smoke": Config(n_nodes=1000, n_starts=16, budgets=(1e4, 1e5)), "paper": Config()}
 
 
-def run(config: Config, progress: Progress = lambda what, done, total: None) -> Record:
+def run(config: Config, progress: Progress = silent, data: Path | None = None, parts: Path | None = None) -> Record:
     """Run every estimator at every budget; the table ``teachers`` has the largest budget, ``budgets`` has all."""
-    start = time.perf_counter()
+    del data
+    kept = Parts(parts, __name__).get("teachers", dataclasses.asdict(config), lambda: _measure(config, progress))
+    return dataclasses.replace(kept, config=dataclasses.asdict(config))
+
+
+def _measure(config: Config, progress: Progress) -> tuple[dict[str, list[Row]], dict[str, Any]]:
     kernel = DiffusionKernel(config.tau)
     rows: list[dict[str, Any]] = []
     total = len(config.surfaces) * (len(ESTIMATORS) * len(config.budgets) + len(EXACT))
     for surface in config.surfaces:
-        graph = paper_graph(surface, config.n_nodes)
+        manifold, n_neighbors = SURFACES[surface]
+        graph = knn_graph(manifold.grid(config.n_nodes), n_neighbors=n_neighbors)
         nodes = np.arange(0, graph.n_nodes, max(1, graph.n_nodes // config.n_starts))
         exact = compute_signatures(graph, kernel, nodes, teacher=Exact(1e-14, "dense")).rows
         teach = _Teach(graph, kernel, nodes, exact, config.seed)
@@ -64,10 +80,9 @@ def run(config: Config, progress: Progress = lambda what, done, total: None) -> 
                 progress(f"{name} on the {surface}", len(rows), total)
                 rows.append({"surface": surface, "estimator": name, "budget": budget} | teach(teacher, budget))
     progress("done", total, total)
-    settings = dataclasses.asdict(config)
     largest = [row for row in rows if row["budget"] in (0.0, max(config.budgets))]
     tables = {"teachers": largest, "budgets": [row for row in rows if row["budget"] > 0]}
-    return Record("teachers", settings, tables, time.perf_counter() - start)
+    return tables, {}
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import robust_laplacian
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from manifoldrf import TriangleMesh
-from manifoldrf.geometry.manifolds import product, thinned
-from reproduction.common import FloatArray, IntArray, check_integer, require
+from reproduction.common import FloatArray, IntArray
 
 HALF_WIDTH = 0.4  # of the Mobius strip, whose central circle has radius 1
 PUSH = 0.1  # of its two-sided cover along the normal: the sheet passes itself at twice this distance
@@ -76,6 +76,11 @@ def _accordion(units: FloatArray) -> FloatArray:
     return np.stack([units[:, 1], side, height], axis=1)
 
 
+def _pairs(u: FloatArray, v: FloatArray) -> FloatArray:
+    """All pairs (u_i, v_j), v running fastest."""
+    return np.stack([np.repeat(u, v.size), np.tile(v, u.size)], axis=1)
+
+
 @dataclass(frozen=True, eq=False)
 class TokenSurface:
     """A surface over the unit square, with a fine grid on it.
@@ -119,7 +124,7 @@ class TokenSurface:
     @cached_property
     def mesh(self) -> TriangleMesh:
         """The grid as triangles, two per cell."""
-        units = product(np.arange(self.grid[0]) / self._steps[0], np.arange(self.grid[1]) / self._steps[1])
+        units = _pairs(np.arange(self.grid[0]) / self._steps[0], np.arange(self.grid[1]) / self._steps[1])
         column, row = (axis.ravel() for axis in np.meshgrid(*map(np.arange, self._steps), indexing="ij"))
         a, b = self.vertex(column, row), self.vertex(column + 1, row)
         c, d = self.vertex(column + 1, row + 1), self.vertex(column, row + 1)
@@ -138,7 +143,7 @@ class TokenSurface:
     def _cell_elements(self) -> FloatArray:
         """The area element in the middle of every cell."""
         columns, rows = self._steps
-        return self.element(product((np.arange(columns) + 0.5) / columns, (np.arange(rows) + 0.5) / rows))
+        return self.element(_pairs((np.arange(columns) + 0.5) / columns, (np.arange(rows) + 0.5) / rows))
 
     @property
     def area(self) -> float:
@@ -147,9 +152,11 @@ class TokenSurface:
 
     def sample(self, n: int, rng: np.random.Generator) -> "Tokens":
         """Tokens that are uniform by area."""
-        check_integer(n, "n", 1)
         bound = 1.05 * float(self._cell_elements.max())  # the area element changes by less than 2 % within a cell
-        units = thinned(n, lambda count: rng.random((count, 2)), self.element, bound, rng)
+        units = np.zeros((0, 2))
+        while len(units) < n:  # rejection
+            proposed = rng.random((2 * n, 2))
+            units = np.vstack([units, proposed[bound * rng.random(2 * n) < self.element(proposed)]])[:n]
         return Tokens(units, self.embed(units), self.bilinear(units))
 
     def bilinear(self, units: FloatArray) -> Any:
@@ -171,7 +178,6 @@ class TokenSurface:
     @cached_property
     def _heat_step(self) -> tuple[Any, FloatArray]:
         """Factors of M + dt L for the robust intrinsic-Delaunay Laplacian L, and the masses (n_vertices,)."""
-        robust_laplacian = require("robust_laplacian", "mesh")
         laplacian, mass = robust_laplacian.mesh_laplacian(self.mesh.vertices, self.mesh.faces)
         return splu((mass + HEAT_TIME / HEAT_STEPS * laplacian).tocsc()), mass.diagonal()
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from reproduction.common import as_path, atomic_path, check_option
+from reproduction.common import atomic_path, reject
 from reproduction.record import Record
 
 FORMATS = ("png", "pdf", "svg")
@@ -61,18 +61,19 @@ GREY = "0.5"
 CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
-# A method looks the same in all experiments; our own are black and wide.
+# A method looks the same in all experiments; the two columns of every comparison are wide.
 METHODS: Mapping[str, Mapping[str, Any]] = {
-    "MRF": {"color": BLACK, "marker": "o", "linewidth": 2.8, "zorder": 5},
+    "paper's recipe": {"color": VERMILION, "marker": "o", "linewidth": 2.4, "zorder": 4},
+    "this library": {"color": BLACK, "marker": "o", "linewidth": 2.8, "zorder": 5},
+    "raw": {"color": GREY, "marker": "h", "linewidth": 2.2},
     "RFF": {"color": BLUE, "marker": "s"},
     "ORF": {"color": SKY, "marker": "D"},
-    "PRF": {"color": VERMILION, "marker": "^"},
+    "PRF": {"color": YELLOW, "marker": "^", "markeredgecolor": "0.3"},
     "PORF": {"color": ORANGE, "marker": "v"},
-    "GERF": {"color": GREEN, "marker": "P"},
     "Nystrom": {"color": PURPLE, "marker": "X"},
 }
 # Full names of methods that are abbreviated in records.
-NAMES = {"Nystrom": "Nyström", "geodesic Nystrom": "geodesic Nyström", "Nystroem + ridge": "Nyström + ridge"}
+NAMES = {"Nystrom": "Nyström", "geodesic Nystrom": "geodesic Nyström"}
 
 _FEWEST_PLACES = 3  # of a power law
 _POOR_FIT = 0.3  # largest root mean square deviation of the logarithms from the line: about a third
@@ -119,8 +120,10 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
     from matplotlib import pyplot
 
     try:
-        target = as_path(path)
-        suffix = check_option(target.suffix.removeprefix("."), "format", FORMATS)
+        target = Path(path)
+        suffix = target.suffix.removeprefix(".")
+        if suffix not in FORMATS:
+            reject("format", f"one of {', '.join(FORMATS)}", repr(suffix))
         with atomic_path(target) as temporary:
             drawn = io.BytesIO()  # matplotlib does not close a file if the disk is full
             figure.savefig(drawn, format=suffix, dpi=DPI, metadata=_METADATA[suffix])

@@ -1,4 +1,4 @@
-"""Figures of the first table: fields, kernels and residuals on the four surfaces, diagnostics, training curves."""
+"""Figures of the first table: fields, kernels and residuals on the four surfaces, diagnostics."""
 
 import os
 from collections.abc import Sequence
@@ -10,24 +10,12 @@ import numpy as np
 from matplotlib import pyplot
 
 import reproduction.report.style as ink
-from manifoldrf.metrics import align
-from reproduction.common import FloatArray
+from reproduction.common import FloatArray, align
 from reproduction.record import Record
 from reproduction.report.drawing import common_limits, draw_field, view_of_peak
-from reproduction.report.style import (
-    COLOURS,
-    DIFFERENCES,
-    TITLES,
-    WIDTH,
-    handles_of,
-    legend_below,
-    save_figure,
-    styled,
-)
+from reproduction.report.style import COLOURS, DIFFERENCES, TITLES, WIDTH, legend_below, save_figure, styled
 
-__all__ = ["draw_diagnostics", "draw_fields", "draw_kernels", "draw_training"]
-
-_METHODS = {"network": "paper's network", "default": "default field"}
+_METHODS = {"network": "paper's recipe", "default": "this library"}
 _DOTS = {"network": (ink.VERMILION, "o"), "default": (ink.BLUE, "D")}
 
 
@@ -49,14 +37,14 @@ def draw_fields(record: Record, path: str | os.PathLike[str]) -> Path:
     groups = [
         _Group(
             [
-                ("paper's network", "network_field"),
+                ("paper's recipe", "network_field"),
                 ("exact signature", "signature"),
-                ("default field", "default_field"),
+                ("this library", "default_field"),
             ],
             "$g(x, \\cdot)$ and $\\varphi_f(x)$, unit: $f_0 = 1$",
         ),
-        _Group([("network - exact", "network")], "difference, same unit", DIFFERENCES),
-        _Group([("default - exact", "default")], "difference, same unit", DIFFERENCES),
+        _Group([("recipe - exact", "network")], "difference, same unit", DIFFERENCES),
+        _Group([("library - exact", "default")], "difference, same unit", DIFFERENCES),
     ]
 
     def fields(arrays: dict[str, FloatArray]) -> dict[str, FloatArray]:
@@ -68,18 +56,23 @@ def draw_fields(record: Record, path: str | os.PathLike[str]) -> Path:
 @styled
 def draw_kernels(record: Record, path: str | os.PathLike[str]) -> Path:
     """A column for each surface: the kernel of a node by both methods (aligned), exact, and residuals."""
-    bar = f"$K(x, \\cdot)$ of $\\exp(-{record.config['tau']:g} L)$"
+    bar = "$K(x, \\cdot)$ of $\\exp(-\\tau L)$"
     groups = [
         _Group(
-            [("paper's recipe", "network_aligned"), ("exact kernel", "kernel"), ("default", "default_aligned")], bar
+            [
+                ("paper's recipe", "network_aligned"),
+                ("exact kernel", "kernel"),
+                ("this library", "default_aligned"),
+            ],
+            bar,
         ),
         _Group([("recipe - exact", "network")], "difference, same unit", DIFFERENCES),
-        _Group([("default - exact", "default")], "difference, same unit", DIFFERENCES),
+        _Group([("library - exact", "default")], "difference, same unit", DIFFERENCES),
     ]
 
     def fields(arrays: dict[str, FloatArray]) -> dict[str, FloatArray]:
         exact = arrays["kernel"]
-        aligned = {name: align(arrays[f"{name}_kernel"][:, None], exact[:, None])[:, 0] for name in _METHODS}
+        aligned = {name: align(arrays[f"{name}_kernel"], exact) for name in _METHODS}
         named = {f"{name}_aligned": values for name, values in aligned.items()}
         return arrays | named | {name: values - exact for name, values in aligned.items()}
 
@@ -142,44 +135,6 @@ def draw_diagnostics(record: Record, path: str | os.PathLike[str]) -> Path:
     return save_figure(figure, path)
 
 
-@styled
-def draw_training(record: Record, path: str | os.PathLike[str]) -> Path | None:
-    """Losses of the paper's network after every epoch, at the training pairs and at held-out starts.
-
-    A panel for each surface and number of neighbours; a dot marks the epoch whose weights are used. None where a
-    record has no trainings.
-    """
-    rows = record.tables.get("recipe", [])
-    if not rows:
-        return None
-    groups = list(dict.fromkeys((row["surface"], row["neighbours"]) for row in rows))
-    columns = min(3, len(groups))
-    lines = -(-len(groups) // columns)
-    figure, panels = pyplot.subplots(
-        lines, columns, figsize=(WIDTH, 2.7 * lines + 0.5), squeeze=False, sharex=True, sharey=True
-    )
-    for axes, (name, neighbours) in zip(panels.flat, groups, strict=False):
-        for row in (row for row in rows if (row["surface"], row["neighbours"]) == (name, neighbours)):
-            losses = record.arrays[f"training_{name}_k{neighbours}_seed{row['seed']}"]
-            epochs = np.arange(1, losses.shape[1] + 1)
-            for values, text, colour in zip(losses, _LOSSES, (ink.BLUE, ink.VERMILION), strict=True):
-                axes.plot(epochs, values, label=text, color=colour, linewidth=0.9)
-            axes.plot(row["best_epoch"], losses[1, row["best_epoch"] - 1], "o", color=ink.BLACK, markersize=4)
-        axes.set(yscale="log", xscale="log", title=f"{TITLES.get(name, name)}, {neighbours} neighbours")
-        axes.set_yticks([0.1, 0.2, 0.5, 1.0], ["0.1", "0.2", "0.5", "1"])
-        axes.minorticks_off()
-    for axes in panels.flat[len(groups) :]:
-        axes.remove()
-    for axes in panels.flat[max(0, len(groups) - columns) : len(groups)]:  # the lowest of their columns
-        axes.set_xlabel("epoch")
-        axes.tick_params(labelbottom=True)
-    for line in panels:
-        line[0].set_ylabel("mean relative error")
-    legend_below(figure, handles_of(figure.axes))
-    return save_figure(figure, path)
-
-
-_LOSSES = ("training pairs", "held-out starts")
 _FLOOR = 1e-4  # smaller errors are drawn at this value; values go up to a few hundred
 
 
