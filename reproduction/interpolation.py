@@ -26,7 +26,7 @@ from manifoldrf import (
     knn_graph,
     mesh_graph,
 )
-from manifoldrf.paper.network import NetworkField, TrainingInfo, fit_network
+from manifoldrf.paper import NetworkField, TrainingInfo, fit_network
 from reproduction.baselines import ORF, PORF, PRF, RFF
 from reproduction.common import (
     LIBRARY,

@@ -23,7 +23,7 @@ from reproduction.surface_graphs import FITTING_STRIP
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 MISSING = "to be remade"
 SURFACES = {"sphere": "sphere", "ellipsoid": "ellipsoid", "mobius": "Möbius strip", "torus": "torus"}
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?|\.\d+")
+_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?(?:e[-+]?\d+)?|\.\d+")
 _VERDICTS = {1: "better", 0: "equal", -1: "worse"}
 
 

@@ -119,7 +119,3 @@ def test_all_claims_hold(record):
     assert len(record.tables["claims"]) == 6
     for row in record.tables["claims"]:
         assert row["holds"], row
-
-
-def test_the_record_comes_back_from_its_files_and_is_drawn(record, saved_and_drawn):
-    saved_and_drawn(record)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from manifoldrf.geometry.meshes import TriangleMesh
-from reproduction.mesh_data import builtin_mesh, coarsened, find_meshes, prepared, read_named, subdivided
+from manifoldrf import TriangleMesh
+from reproduction.mesh_data import builtin_mesh, coarsened, find_meshes, prepared, subdivided
 
 TETRAHEDRON = TriangleMesh(
     [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]]
@@ -23,17 +23,13 @@ class TestFiles:
         TETRAHEDRON.save(tmp_path / "raw_meshes" / "42435.OBJ")
         TETRAHEDRON.save(tmp_path / "meshes" / "cube.ply")
         (tmp_path / "README.md").write_text("no mesh")
-        paths = find_meshes(tmp_path, [42435, "37384", "cube.ply"])
-        assert [path.name for path in paths] == ["42435.OBJ", "37384.ply", "cube.ply"]
-        assert [read_named(path).mesh.n_faces for path in paths] == [4, 4, 4]
-        assert [path.stem for path in find_meshes(tmp_path)] == ["37384", "42435", "cube"]
-
-    def test_all_missing_ids_are_named(self, tmp_path):
-        TETRAHEDRON.save(tmp_path / "37384.ply")
-        with pytest.raises(
-            FileNotFoundError, match=r"`data` must be .* no file for 42435, 65282 in .*\(1 others\)"
-        ):
-            find_meshes(tmp_path, [37384, 42435, 65282])
+        found = find_meshes(tmp_path)  # the paper's, if some are there
+        assert [item.name for item in found] == ["37384", "42435"]
+        assert [item.mesh.n_faces for item in found] == [4, 4]
+        assert [item.name for item in find_meshes(tmp_path / "meshes")] == ["cube"]
+        (tmp_path / "none").mkdir()
+        with pytest.raises(FileNotFoundError, match="mesh files"):
+            find_meshes(tmp_path / "none")
 
     def test_vertices_in_no_face_are_left_out_and_pieces_are_counted(self):
         far = TETRAHEDRON.vertices + 5

@@ -1,13 +1,14 @@
-"""Records come back as they were saved, with or without their arrays, or are refused."""
+"""Records come back as they were saved; a part is used again only with the same settings, code and whole files."""
 
-import json
+import dataclasses
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from reproduction.files import read_members
-from reproduction.record import Record, finished_part
+from reproduction import record as module
+from reproduction.record import Parts, Record, code_digest
 
 
 def make(**parts):
@@ -15,88 +16,80 @@ def make(**parts):
     return Record(**(plain | {"environment": {"commit": "abc"}} | parts))
 
 
-def test_numbers_of_numpy_are_saved_as_plain_ones(tmp_path):
+def test_a_record_comes_back_with_plain_numbers(tmp_path):
     row = {"holds": np.bool_(True), "nodes": np.int64(4), "error": np.float32(0.5)}
-    path = make(tables={"toy": [row]}).save(tmp_path)
-    assert Record.load(path).tables == {"toy": [{"holds": True, "nodes": 4, "error": 0.5}]}
-
-
-def test_what_json_cannot_hold_is_refused_before_anything_is_written(tmp_path):
-    record = make(tables={"toy": [{"error": np.ones(2)}]})
-    with pytest.raises(TypeError, match=r"`record` must be made of text, numbers, .* Got ndarray\."):
-        record.save(tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("name", 3),
-        ("config", []),
-        ("tables", {"toy": 3}),
-        ("tables", {"toy": [3]}),
-        ("seconds", "1"),
-        ("environment", None),
-        ("extra", 1),
-    ],
-)
-def test_a_part_of_the_wrong_kind_is_refused(tmp_path, part, value):
-    path = make().save(tmp_path)
-    path.write_text(json.dumps(make().plain() | {part: value}))
-    with pytest.raises(ValueError, match=r"`path` must be .* Got toy\.json"):
-        Record.load(path, arrays=False)
+    path = make(tables={"toy": [row]}, arrays={"x": np.arange(3)}).save(tmp_path)
+    found = Record.load(path)
+    assert found.tables == {"toy": [{"holds": True, "nodes": 4, "error": 0.5}]}
+    np.testing.assert_array_equal(found.arrays["x"], [0, 1, 2])
+    assert Record.load(path, arrays=False).arrays == {}
 
 
 def test_arrays_of_another_run_are_refused(tmp_path):
-    """Nothing can stop a kill between two names."""
+    """Nothing can stop a kill between two files."""
     path = make(arrays={"x": np.zeros(3)}).save(tmp_path)
     other = make(arrays={"x": np.ones(3)}).save(tmp_path / "other")
     shutil.copy(other.with_suffix(".npz"), path.with_suffix(".npz"))
-    with pytest.raises(ValueError, match=r"saved together with its arrays\. Got toy\.npz of another run"):
+    with pytest.raises(ValueError, match=r"saved together with its arrays"):
         Record.load(path)
-    assert Record.load(path, arrays=False).seconds == 1.5
 
 
-def test_a_finished_part_is_read_with_its_commit_and_one_of_other_settings_is_measured_again(tmp_path):
+def test_parts_are_used_again_unless_settings_code_or_files_changed(tmp_path, monkeypatch):
     measured = []
 
-    def part(config, folder=tmp_path / "parts"):
+    def part(settings, folder=tmp_path):
         def measure():
-            measured.append(config)
-            return make(config=config, arrays={"x": np.full(2, len(measured))}, environment={"commit": "new"})
+            measured.append(settings)
+            return {"toy": [{"n": len(measured)}]}, {"x": np.full(2, len(measured))}
 
-        return finished_part(folder, "toy-1", config, measure)
+        return Parts(folder, "reproduction.teachers").get("toy-1", settings, measure).tables["toy"][0]["n"]
 
-    first, again = part({"sizes": (1, 2)}), part({"sizes": (1, 2)})  # a tuple is a list in the file
-    assert len(measured) == 1
-    assert again.plain() == first.plain()
-    assert (again.name, again.environment) == ("toy-1", {"commit": "new"})
-    np.testing.assert_array_equal(again.arrays["x"], [1, 1])
-    np.testing.assert_array_equal(part({"sizes": (1, 3)}).arrays["x"], [2, 2])
-    np.testing.assert_array_equal(part({"sizes": (1, 3)}).arrays["x"], [2, 2])
-    part({"sizes": (1, 3)}, None)
-    assert len(measured) == 3  # without a folder nothing is kept
+    assert [part({"sizes": (1, 2)}) for _ in range(2)] == [1, 1]  # a tuple is a list in the file
+    assert [part({"sizes": (1, 3)}) for _ in range(2)] == [2, 2]
+    (tmp_path / "toy-1.npz").unlink()
+    assert [part({"sizes": (1, 3)}) for _ in range(2)] == [3, 3]
+    monkeypatch.setattr(module, "code_digest", lambda name: "of other code")
+    assert [part({"sizes": (1, 3)}) for _ in range(2)] == [4, 4]
+    assert [part({"sizes": (1, 3)}, None) for _ in range(2)] == [5, 6]  # without a folder nothing is kept
 
 
-@pytest.mark.parametrize("config", [{"size": 1}, {"size": 2}])
-@pytest.mark.parametrize("arrays", ["of another run", "missing"])
-def test_a_part_that_was_killed_between_its_two_files_is_measured_again(tmp_path, config, arrays):
-    def part(config, value):
-        measured = make(config=config, arrays={"x": np.full(2, value)})
-        return finished_part(tmp_path, "toy-1", config, lambda: measured)
+def test_the_digest_of_the_code_follows_imports_and_ignores_comments(tmp_path, monkeypatch):
+    """Of an experiment, of a helper that it imports, and of the package; not of an experiment beside it."""
+    texts = {}
 
-    part({"size": 1}, 1.0)
-    file = tmp_path / "toy-1.npz"
-    if arrays == "missing":
-        file.unlink()
-    else:
-        np.savez(file, x=np.zeros(2))
-    np.testing.assert_array_equal(part(config, 2.0).arrays["x"], [2, 2])
-    np.testing.assert_array_equal(part(config, 3.0).arrays["x"], [2, 2])  # now it is whole
+    def source(name, original=module._source):
+        path = original(name)
+        if path is None or name not in texts:
+            return path
+        changed = tmp_path / f"{name}.py"
+        changed.write_text(path.read_text(encoding="utf-8") + texts[name], encoding="utf-8")
+        return changed
+
+    monkeypatch.setattr(module, "_source", source)
+    plain = code_digest.__wrapped__("reproduction.teachers")
+
+    def digest(name, more):
+        texts.clear()
+        texts[name] = more
+        return code_digest.__wrapped__("reproduction.teachers")
+
+    assert digest("reproduction.teachers", "\n# a comment\n") == plain
+    assert digest("reproduction.velocity", "\nMORE = 1\n") == plain
+    for name in ("reproduction.teachers", "reproduction.common", "manifoldrf.geometry.graphs"):
+        assert digest(name, "\nMORE = 1\n") != plain, name
 
 
-def test_objects_in_an_archive_are_refused(tmp_path):
-    file = tmp_path / "objects.npz"
-    np.savez(file, x=np.array([{}], dtype=object))
-    with pytest.raises(ValueError, match="`path` must be a readable"):
-        read_members(file, "path")
+def test_no_experiment_imports_a_private_or_undocumented_part_of_the_package():
+    """Public names, the modules of the paper's network, and the program's conventions in the two files of commands."""
+    allowed = {"manifoldrf", "manifoldrf.paper"}
+    for path in Path(module.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        found = {line.split()[1] for line in text.splitlines() if line.startswith("from manifoldrf")}
+        extra = {name for name in found - allowed if not name.startswith("manifoldrf.cli")}
+        assert not extra, (path.name, extra)
+        assert path.name in ("commands.py", "__main__.py") or found <= allowed
+
+
+def test_records_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        make().name = "other"

@@ -6,7 +6,6 @@ from PIL import Image
 from scipy import linalg
 
 from reproduction import textures
-from reproduction.spd import spd_to_vectors
 from reproduction.textures import (
     Plates,
     Protocol,
@@ -18,6 +17,7 @@ from reproduction.textures import (
     photo_plates,
     read_plates,
     rotated_centre,
+    spd_to_vectors,
     window_covariances,
 )
 
@@ -42,7 +42,8 @@ def assert_same(first, second):
 
 
 # ------------------------------------------------------------------------------------------------------- rotation
-@pytest.mark.parametrize(("shape", "quarter"), [((40, 40), 1), ((41, 41), 2), ((40, 57), 3)])
+@pytest.mark.parametrize("shape", [(40, 40), (41, 41), (40, 57)])
+@pytest.mark.parametrize("quarter", [0, 1, 2, 3])
 def test_right_angles_change_no_pixel(shape, quarter):
     image = np.random.default_rng(0).random(shape)
     expected = np.rot90(rotated_centre(image, 0.0), quarter)
@@ -50,7 +51,8 @@ def test_right_angles_change_no_pixel(shape, quarter):
     assert set(expected.ravel()) <= set(image.ravel())
 
 
-@pytest.mark.parametrize(("shape", "quarter"), [((40, 40), 1), ((41, 41), 2), ((40, 57), 3)])
+@pytest.mark.parametrize("shape", [(40, 40), (41, 41), (40, 57)])
+@pytest.mark.parametrize("quarter", [0, 1, 2, 3])
 def test_other_angles_go_over_into_right_ones(shape, quarter):
     """An angle of 1e-9 degrees moves pixels by less than 1e-9, and intensities in [0, 1] by as much."""
     image = np.random.default_rng(0).random(shape)
@@ -58,7 +60,8 @@ def test_other_angles_go_over_into_right_ones(shape, quarter):
     np.testing.assert_allclose(found, rotated_centre(image, 90.0 * quarter), atol=1e-8)
 
 
-@pytest.mark.parametrize(("side", "angle"), [(40, 15.0), (41, 45.0), (192, 135.0)])
+@pytest.mark.parametrize("side", [40, 41, 192, 640])
+@pytest.mark.parametrize("angle", [15.0, 45.0, 60.0, 135.0, 165.0])
 def test_turned_centres_stay_inside_the_picture(side, angle):
     """Interpolation is exact on a ramp, and constant outside: the result is a ramp only if all is inside."""
     ramp = np.tile(np.linspace(0, 1, side), (side, 1))
@@ -97,11 +100,6 @@ def test_places_of_windows_are_uniform():
 
 
 # ------------------------------------------------------------------------------------------- nothing else matters
-def test_threads_change_no_bit():
-    plates = some_plates(5)
-    assert_same(draw_views(plates, SMALL, [0], n_jobs=1)[0], draw_views(plates, SMALL, [0], n_jobs=3)[0])
-
-
 def test_seeds_do_not_depend_on_each_other():
     together = draw_views(some_plates(), SMALL, [4, 0, 7])
     assert [views.seed for views in together] == [4, 0, 7]
@@ -161,15 +159,6 @@ def test_files_in_colour_are_refused_by_name(tmp_path):
     save(tmp_path, "D1.png", grey())
     save(tmp_path, "D7.png", np.random.default_rng(0).integers(0, 256, (8, 8, 3)).astype(np.uint8))
     with pytest.raises(ValueError, match=r"grey png or gif images. Got D7.png, which is in colour"):
-        read_plates(tmp_path)
-
-
-@pytest.mark.parametrize(("name", "part"), [("D5.png", 0.0), ("D5.gif", 0.6)])
-def test_damaged_files_are_refused_by_name(tmp_path, name, part):
-    save(tmp_path, name, grey())
-    whole = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(whole[: int(part * len(whole))])
-    with pytest.raises(ValueError, match=rf"Got {name}, which cannot be read"):
         read_plates(tmp_path)
 
 
