@@ -53,14 +53,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/manifoldrf demo --out $(OUT)
 
-# Run it on a quiet machine, in a clean checkout: records contain times and the commit. DATA=DIR also makes the
-# records of the experiments that read files (docs/data.md).
+# Run it on a quiet machine, in a clean checkout: records contain times and the commit. With DATA=DIR three
+# experiments read files (docs/data.md) instead of built-in data. After an interruption it goes on where it was.
 records: setup
-	$(BIN)/python -m reproduction all --size paper --out $(OUT)/paper
-ifdef DATA
-	$(BIN)/python -m reproduction normals velocity brodatz --size paper --data "$(DATA)" --out $(OUT)/paper
-endif
-	mkdir -p docs/records docs/images
+	$(BIN)/python -m reproduction all --size paper $(if $(DATA),--data "$(DATA)") --out $(OUT)/paper
+	rm -f docs/records/*
 	cp $(OUT)/paper/*.json $(OUT)/paper/*.npz docs/records/
 	cp $(OUT)/paper/*.png docs/images/
 	$(BIN)/python -m reproduction results

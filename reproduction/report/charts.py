@@ -156,9 +156,8 @@ def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
     for column, (mark, colour, label) in marks.items():
         there = [(row[column], height) for height, row in enumerate(rows) if row.get(column) is not None]
         if there:
-            axes.scatter(
-                *zip(*there, strict=True), **{"marker": mark, "color": colour, "s": 45, "label": label, "zorder": 3}
-            )
+            style: dict[str, Any] = {"marker": mark, "color": colour, "s": 45, "label": label, "zorder": 3}
+            axes.scatter(*zip(*there, strict=True), **style)
     names = {row["method"]: height for height, row in enumerate(rows)}
     found = [(key[2], float(text)) for key, text in PRINTED.items() if (key[0], key[3]) == (record.name, "cosine")]
     places = [(value, names[RECIPE if name == "MRF" else name]) for name, value in found

@@ -43,12 +43,14 @@ def upgraded(found: dict[str, Record]) -> dict[str, Record]:
         base = name.removesuffix("_data")
         if "code" in record.environment:
             records[name] = record
+        elif base in records and "code" in records[base].environment:
+            continue
         elif base in _NAMES or base in ("gaussian_grid", "hyperbolic", "teachers"):
             before = records.get(base)
             tables = (before.tables if before else {}) | record.tables
             records[base] = _renamed(dataclasses.replace(record, name=base, tables=tables))
     graphs = found.get("surface_graphs")
-    if graphs is not None and "fingerprints" not in records["surfaces"].tables:
+    if graphs is not None and "fingerprints" not in records.get("surfaces", graphs).tables:
         records["surfaces"].tables["fingerprints"] = chosen(graphs.tables["fingerprints"], bandwidth="mean")
     return records
 

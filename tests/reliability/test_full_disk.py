@@ -16,12 +16,10 @@ from warm_program import contents
 from manifoldrf import TriangleMesh, explore, load
 from manifoldrf._arrays import write_matrix
 from manifoldrf._files import atomic_path, check_output
-from reproduction.record import Record
 from reproduction.report.style import save_figure
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.random((100, 30))
-RECORD = Record("teachers", {"text": RNG.bytes(6000).hex()}, {}, 1.0, arrays={"a": DENSE})
 
 
 def figure(path):
@@ -39,7 +37,6 @@ WRITERS = {
     "rows.npz": lambda inputs, path: write_matrix(path, DENSE),
     "sparse.npz": lambda inputs, path: write_matrix(path, sparse.csr_array(DENSE)),
     "explorer.html": lambda inputs, path: explore(load(inputs / "model.safetensors"), path),
-    "teachers.json": lambda inputs, path: RECORD.save(path.parent),
     "picture.png": lambda inputs, path: figure(path),
     "picture.pdf": lambda inputs, path: figure(path),
     "picture.svg": lambda inputs, path: figure(path),
@@ -171,16 +168,6 @@ def test_places_that_cannot_hold_a_file_are_named_before_any_work(program, folde
         assert (done.code, done.out) == (1, "")
         assert "`--out` must be in a folder that " in done.err
         assert done.err.count("\n") == 1
-    assert contents(folder) == before
-
-
-def test_folders_of_results_that_cannot_be_are_named_before_any_work(program, folder):
-    before, place = contents(folder), "points.npy/new"
-    work = "import reproduction.teachers as teachers; teachers.compute_signatures = None"
-    done = program.run("reproduction", "teachers", "--out", place, cwd=folder, code=work)
-    assert (done.code, done.out) == (1, "")
-    assert place in done.err
-    assert done.err.count("\n") == 1
     assert contents(folder) == before
 
 

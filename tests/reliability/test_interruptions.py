@@ -23,7 +23,6 @@ N = 300  # points of the inputs
 FIT = ("fit", "points.npy", "-o", "new.safetensors")
 STEPS = ("fit", "graph.safetensors", "--tau", "5", "-o", "new.safetensors", "--teacher")
 TRANSFORM = ("transform", "model.safetensors", "points.npy", "--chunk-size", "50", "-o")
-TEACHERS = ("reproduction", "teachers", "--out", "new", "--set", "n_nodes=100", "--set", "surfaces=sphere")
 BUDGET = ("--set", "field__n_starts=40", "--set", "teacher__n_walks=100")
 TRAINING = (*FIT, "--paper", *BUDGET, "--set", "field__epochs=4")
 FILL_IN = ("interpolate", "mesh.ply", "known.csv", "-o", "new")
@@ -49,8 +48,6 @@ STAGES = {
     "explorer": (("explore", "model.safetensors", "-o", "new.html"), "explorer.page", 10),
     "method": (FILL_IN, "applications.interpolation", 500),
     "two files": (FILL_IN, "_colours", 1),  # between the table and the picture
-    "experiment": (TEACHERS, "reproduction.teachers", 20),
-    "record": (TEACHERS, "reproduction.record.np.savez_compressed", 1),
     "demo": (("demo", "--out", "new"), "features.errors", 1),  # its error comes last, with the explorer page
 }
 QUICK = {
@@ -82,15 +79,6 @@ def test_a_signal_leaves_the_folder_as_it_was(program, folder, stage, number):
     assert done.err.splitlines()[-1] == f"{WORDS[number]}: nothing was written"
     assert "Traceback" not in done.err
     assert "Exception" not in done.err
-
-
-def test_records_that_are_complete_stay(program, folder):
-    number = signal.SIGTERM
-    done = program.run(*TEACHERS, cwd=folder, kill_at=("reproduction.report.style.atomic_path", 1, number))
-    assert done.code == CODES[number], done.err
-    assert sorted(path.name for path in (folder / "new").iterdir()) == ["teachers.json", "teachers.npz"]
-    told = done.err.splitlines()[-1]
-    assert told == f"{WORDS[number]}: written before, and complete: new/teachers.json, new/teachers.npz"
 
 
 def test_a_second_signal_at_once_does_not_stop_the_cleaning_up(program, folder):

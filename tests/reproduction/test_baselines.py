@@ -5,15 +5,7 @@ import pytest
 from scipy import stats
 
 from manifoldrf import Sphere, knn_graph
-from reproduction.baselines import (
-    ORF,
-    PORF,
-    PRF,
-    RFF,
-    Nystrom,
-    eigenpairs,
-    gaussian_kernel,
-)
+from reproduction.baselines import ORF, PORF, PRF, RFF, Nystrom, eigenpairs, gaussian_kernel
 
 SIGMA = 0.8
 X = np.random.default_rng(0).uniform(-0.6, 0.6, size=(40, 3)) + 0.3

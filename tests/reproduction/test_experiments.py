@@ -24,7 +24,14 @@ from reproduction.exhaustion import depth, graded_points, local_features
 from reproduction.interpolation import LearnedSettings, as_paper, drawn_features, fit_power, growth_table
 from reproduction.mesh_data import builtin_mesh
 from reproduction.sequences import generate_cloth
-from reproduction.surface_graphs import FINGERPRINTS, SPHERE_TIME, SURFACES, fingerprint, paper_graph, reference_kernel
+from reproduction.surface_graphs import (
+    FINGERPRINTS,
+    SPHERE_TIME,
+    SURFACES,
+    fingerprint,
+    paper_graph,
+    reference_kernel,
+)
 
 
 # ------------------------------------------------------------------------------------------------------ surfaces
@@ -34,7 +41,9 @@ def test_the_recipe_of_the_first_table_is_that_of_the_estimator(name):
     neighbours = SURFACES[name][1]
     assert neighbours == (24 if name == "mobius" else 8)
     recipe = surfaces.SIZES["paper"].recipe(neighbours)
-    assert repr(recipe.get_params()) == repr(ManifoldRandomFeatures.paper(graph__n_neighbors=neighbours).get_params())
+    assert repr(recipe.get_params()) == repr(
+        ManifoldRandomFeatures.paper(graph__n_neighbors=neighbours).get_params()
+    )
     graph = ManifoldRandomFeatures.paper().graph
     assert (graph.n_neighbors, graph.bandwidth) == (8, "mean")
 

@@ -24,7 +24,7 @@ def page(records):
 
 
 def test_no_number_is_typed_by_hand(records, page):
-    """The committed page and the README's block have no number but those that were asked of paper.csv or records."""
+    """The committed page and the README's block have no number but those of paper.csv and of records."""
     assert foreign_numbers((ROOT / "docs" / "results.md").read_text(encoding="utf-8"), page[1]) == []
     block = (ROOT / "README.md").read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     assert foreign_numbers(block, readme_block(records)[1]) == []

@@ -80,7 +80,7 @@ def test_the_digest_of_the_code_follows_imports_and_ignores_comments(tmp_path, m
 
 
 def test_no_experiment_imports_a_private_or_undocumented_part_of_the_package():
-    """Public names, the modules of the paper's network, and the program's conventions in the two files of commands."""
+    """Public names, the module of the paper's network, and the program's conventions for the commands."""
     allowed = {"manifoldrf", "manifoldrf.paper"}
     for path in Path(module.__file__).parent.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
