@@ -9,23 +9,15 @@ import sys
 import numpy as np
 import pytest
 from disks import PAGE, Disk
-from matplotlib import pyplot
 from scipy import sparse
 from warm_program import contents
 
 from manifoldrf import TriangleMesh, explore, load
 from manifoldrf._arrays import write_matrix
 from manifoldrf._files import atomic_path, check_output
-from reproduction.report.style import save_figure
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.random((100, 30))
-
-
-def figure(path):
-    drawn, axes = pyplot.subplots()
-    axes.plot(RNG.random(1000))
-    save_figure(drawn, path)
 
 
 # What is written -> who writes it, from the folder of inputs to a path.
@@ -37,9 +29,6 @@ WRITERS = {
     "rows.npz": lambda inputs, path: write_matrix(path, DENSE),
     "sparse.npz": lambda inputs, path: write_matrix(path, sparse.csr_array(DENSE)),
     "explorer.html": lambda inputs, path: explore(load(inputs / "model.safetensors"), path),
-    "picture.png": lambda inputs, path: figure(path),
-    "picture.pdf": lambda inputs, path: figure(path),
-    "picture.svg": lambda inputs, path: figure(path),
     **{
         f"mesh.{kind}": lambda inputs, path: TriangleMesh.load(inputs / "mesh.ply").save(path)
         for kind in ("ply", "obj", "off", "glb")
