@@ -154,6 +154,6 @@ def _time(config: Config, name: str, progress: Progress) -> Iterator[Row]:
         largest_learned=LARGEST, repeats=config.repeats,
     )  # fmt: skip
     small = builtin_by_name("torus-400")
-    list(timing.rows(_scene(config, small.name, small.mesh, 0), config.learned.n_features, silent))  # compiles
+    list(timing.rows(_scene(config, small.name, small.mesh, 0), config.learned.n_features, silent))  # first calls
     item = builtin_by_name(name)
     yield from timing.rows(_scene(config, item.name, item.mesh, 0), config.learned.n_features, progress)

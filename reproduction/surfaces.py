@@ -164,7 +164,7 @@ def _measure(
 
 @functools.cache
 def _warm_up() -> None:
-    """Run everything once on a small sphere, so that no measured time includes an import or a compilation."""
+    """Run everything once on a small sphere, so that no measured time includes an import or a first call."""
     small = Config(400, n_starts=60, n_walks=10, epochs=1, n_queries=20, n_features=100, t=0.2, repeats=1)
     surface = _Surface("sphere", 8, small)
     surface.time_spectral()

@@ -96,7 +96,7 @@ class _Teach:
     seed: int
 
     def __call__(self, teacher: Exact | Walks | Counts, budget: float | None) -> dict[str, Any]:
-        """Error against the exact rows, steps, and milliseconds per start on one core, without compilation."""
+        """Error against the exact rows, steps, and milliseconds per start on one core, after a first call."""
         trial = self._compute(teacher.with_params(n_walks=200) if budget else teacher)
         if budget:
             per_walk = max(trial.n_steps / len(self.nodes) / 200, 1e-9)

@@ -184,5 +184,5 @@ def _time(config: Config, sequence: Sequence, size: int, progress: Progress) -> 
         largest_learned=max(config.sizes), repeats=config.repeats,
     )  # fmt: skip
     small = make_scene(config, generate_cloth(0, n_frames=12, shape=(12, 10)), 0)
-    list(timing.rows(small, config.learned.n_features, silent))  # compiles
+    list(timing.rows(small, config.learned.n_features, silent))  # first calls
     yield from timing.rows(make_scene(config, sequence, config.seeds[0], size), config.learned.n_features, progress)
