@@ -326,7 +326,7 @@ def learn_field(
 
     unit = float(np.exp(recipe.kernel.tau / 2))
     data = graph, starts, candidates, sparse.csr_array(rows)[:, candidates]
-    field, info = fit_network(*data, recipe.field, unit=unit, seed=seed, progress=tell, n_jobs=-1)
+    field, info = fit_network(*data, recipe.field, unit=unit, seed=seed, progress=tell)
     return LearnedField(field, info, clock[-1] - clock[0], settings.n_features)
 
 
