@@ -46,7 +46,7 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams, ScaledKernel
 from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel
 from manifoldrf.paper import Network, TrainingInfo
-from manifoldrf.signatures.teachers import Walks, compute_signatures
+from manifoldrf.signatures.teachers import Walks
 
 __all__ = ["ManifoldRandomFeatures", "heat_signature"]
 
@@ -210,6 +210,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         )
         return recipe.set_params(**changes)
 
+    @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
     def fit(self, X: Any, y: Any = None) -> Self:
         """Discretise the space, compute signatures and choose weights and field.
 
@@ -222,19 +223,14 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         y : ignored
         """
         del y
-        return self._fit(X)
-
-    @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
-    def _fit(self, X: Any, compute: Any = compute_signatures, learner: str | None = None) -> Self:
-        """Fit with signatures from ``compute``, which may use other machines; errors name the learner."""
         space = check_space(self, X)
         if hasattr(self, "times_"):  # of an earlier fit
             del self.times_
-        options = FitOptions.of(self.get_params(deep=False), compute=compute)
+        options = FitOptions.of(self.get_params(deep=False))
         self._streams = options.streams
         if self.times is not None:
             return self._fit_times(space, options)
-        self.map_, self.record_ = fit_features(space, options, learner)
+        self.map_, self.record_ = fit_features(space, options)
         self._error: tuple[ErrorEstimate, bool] | None = self.record_.error, False
         return self
 
@@ -250,7 +246,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
             hidden = (FeatureWarning, GraphWarning) if t > times[0] else ()
             with without_warnings(*hidden):
-                member._fit(space, options.compute)
+                member.fit(space)
             return member.map_, member.record_.error
 
         self.times_ = TimeRange.fit(fit_at, times, options.n_jobs)
