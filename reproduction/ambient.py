@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from manifoldrf import DiffusionKernel, FeatureWarning, Graph, HeatKernel, ManifoldRandomFeatures, relative_error
+from manifoldrf import DiffusionKernel, Graph, HeatKernel, ManifoldRandomFeatures, ManifoldWarning, relative_error
 from manifoldrf.metrics import errors_of
 from reproduction.baselines import (
     GERF,
@@ -295,7 +295,7 @@ class _Surface:
             n_features=n_features,
             random_state=self.config.seed,
         )
-        with without_warnings(FeatureWarning):  # too few features are part of the table
+        with without_warnings(ManifoldWarning):  # too few features are part of the table
             return features.fit(self.points if is_sphere else self.graph)
 
     def tune(self, method: str, size: int, near: float | None) -> BandwidthSearch:

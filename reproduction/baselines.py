@@ -12,7 +12,8 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
-from manifoldrf import FeatureWarning, Graph, knn_graph, relative_error, thin
+from manifoldrf import Graph, ManifoldWarning, knn_graph, relative_error
+from manifoldrf.geometry import thin
 from reproduction.common import without_warnings
 
 FloatArray = NDArray[np.float64]
@@ -262,7 +263,7 @@ def tune_bandwidth(
     Warnings about too few features are not shown; the errors reveal them.
     """
     best: BandwidthSearch | None = None
-    with without_warnings(FeatureWarning):
+    with without_warnings(ManifoldWarning):
         for sigma in sigmas:
             fitted = clone(features).set_params(sigma=sigma).fit(X)
             error = relative_error(fitted.kernel_matrix(points), target, alignment="frobenius")

@@ -15,11 +15,11 @@ from scipy.special import gamma
 
 from manifoldrf import (
     EuclideanSpace,
-    GraphWarning,
     HeatGraph,
     HeatKernel,
     HyperbolicSpace,
     ManifoldRandomFeatures,
+    ManifoldWarning,
     relative_error,
 )
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -301,7 +301,7 @@ def local_features(
     features = ManifoldRandomFeatures(
         HeatKernel(t), normalize=False, n_features="all", graph=options, random_state=0
     )
-    with without_warnings(GraphWarning):  # nodes at the rim may be isolated
+    with without_warnings(ManifoldWarning):  # nodes at the rim may be isolated
         return features.fit(nodes.points)
 
 

@@ -25,7 +25,8 @@ from scipy.spatial.distance import cdist
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.neighbors import NearestNeighbors
 
-from manifoldrf import DiffusionKernel, FarQueryWarning, KnnGraph, ManifoldRandomFeatures, estimate_dimension
+from manifoldrf import DiffusionKernel, FarQueryWarning, KnnGraph, ManifoldRandomFeatures
+from manifoldrf.geometry import estimate_dimension
 from reproduction.baselines import DiffusionMap, gaussian_kernel
 from reproduction.common import FloatArray, IntArray, generator, one_blas_thread, reject, without_warnings
 from reproduction.few_label_clouds import Cloud, Damage, digits, photographs, plain_photographs, scan

@@ -38,12 +38,12 @@ from manifoldrf import (
     Exact,
     FlatTorus,
     HeatKernel,
-    Signatures,
     Walks,
     compute_signatures,
     grid_graph,
     heat_graph,
 )
+from manifoldrf.signatures.teachers import Signatures
 from reproduction.common import FloatArray, Streams, generator
 from reproduction.record import Progress, Record
 

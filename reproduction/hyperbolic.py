@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from manifoldrf import (
-    FeatureWarning,
     Graph,
-    GraphWarning,
     HeatGraph,
     HeatKernel,
     HyperbolicSpace,
     ManifoldRandomFeatures,
+    ManifoldWarning,
     Network,
     knn_graph,
     relative_error,
@@ -165,7 +164,7 @@ def errors_at(
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Suppress warnings about isolated nodes at the rim and poor fields; the table shows them."""
-    with without_warnings(GraphWarning, FeatureWarning):
+    with without_warnings(ManifoldWarning):
         yield
 
 

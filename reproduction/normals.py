@@ -21,8 +21,8 @@ from manifoldrf import (
     DiffusionKernel,
     FieldInterpolator,
     Graph,
-    InterpolationWarning,
     ManifoldRandomFeatures,
+    ManifoldWarning,
     TriangleMesh,
     knn_graph,
     mesh_graph,
@@ -187,7 +187,7 @@ def _interpolate(options: dict[str, Any], stage: Stage, graph: Any) -> FloatArra
     """The library's interpolation on a graph."""
     task = stage.task
     model = FieldInterpolator(normalize=True, random_state=stage.seed, **options)
-    with without_warnings(InterpolationWarning):  # pieces without a known value do not count
+    with without_warnings(ManifoldWarning):  # pieces without a known value do not count
         return model.fit(graph, task.values, task.known).predict()
 
 

@@ -12,19 +12,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial import cKDTree
 
-from manifoldrf import (
-    DiffusionKernel,
-    Exact,
-    FeatureWarning,
-    Graph,
-    GraphWarning,
-    InterpolationWarning,
-    Network,
-    SeriesKernel,
-    Walks,
-    compute_signatures,
-    knn_graph,
-)
+from manifoldrf import DiffusionKernel, Exact, Graph, ManifoldWarning, Network, Walks, compute_signatures, knn_graph
 from manifoldrf.applications.interpolation import (
     Action,
     BoolArray,
@@ -36,6 +24,7 @@ from manifoldrf.applications.interpolation import (
 )
 from manifoldrf.features.fit import voronoi_weights
 from manifoldrf.geometry.paths import farthest_nodes
+from manifoldrf.kernels import SeriesKernel
 from manifoldrf.paper import NetworkField, TrainingInfo, fit_network
 from reproduction.baselines import ORF, PORF, PRF, RFF
 from reproduction.common import (
@@ -174,7 +163,7 @@ _TIGHTEST = 1e-14  # tolerance of signatures including their tails: row normalis
 @contextmanager
 def quietly() -> Iterator[None]:
     """Suppress warnings about disconnected graphs, holes and few features; the tables show them."""
-    with without_warnings(FeatureWarning, GraphWarning, InterpolationWarning):
+    with without_warnings(ManifoldWarning):
         yield
 
 

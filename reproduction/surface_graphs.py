@@ -22,16 +22,16 @@ from manifoldrf import (
     Graph,
     HeatKernel,
     MobiusStrip,
-    PowerKernel,
     Sphere,
     Torus,
     Walks,
     compute_signatures,
-    estimate_dimension,
     heat_graph,
     knn_graph,
     relative_error,
 )
+from manifoldrf.geometry import estimate_dimension
+from manifoldrf.kernels import PowerKernel
 from reproduction.common import FloatArray, Progress, reject
 from reproduction.record import Record
 

@@ -24,11 +24,11 @@ from scipy import linalg
 
 from manifoldrf import (
     DiffusionKernel,
-    FeatureWarning,
     Graph,
     HeatGraph,
     HeatKernel,
     ManifoldRandomFeatures,
+    ManifoldWarning,
     Network,
     Walks,
     compute_signatures,
@@ -355,7 +355,7 @@ class _Surface:
     def _fitted(self, features: Any, space: Any, method: str) -> tuple[Any, _Model]:
         """Fit, and time the fit and the kernel."""
         start = time.perf_counter()
-        with without_warnings(FeatureWarning):  # the table shows poor features
+        with without_warnings(ManifoldWarning):  # the table shows poor features
             features._fit(space, self._watched)
         model = _Model(method, features.kernel_matrix, time.perf_counter() - start)
         model.row["features"] = features.n_features_out_

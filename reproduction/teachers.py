@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf import Counts, DiffusionKernel, Exact, Graph, Signatures, Walks, compute_signatures, relative_error
+from manifoldrf import Counts, DiffusionKernel, Exact, Graph, Walks, compute_signatures, relative_error
+from manifoldrf.signatures.teachers import Signatures
 from reproduction.common import FloatArray, Progress
 from reproduction.record import Record
 from reproduction.surface_graphs import paper_graph

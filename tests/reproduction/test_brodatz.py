@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
-from manifoldrf import KnnGraph, ManifoldRandomFeatures, PowerKernel
+from manifoldrf import KnnGraph, ManifoldRandomFeatures
+from manifoldrf.kernels import PowerKernel
 from reproduction.baselines import RFF
 from reproduction.brodatz import (
     BALANCED,

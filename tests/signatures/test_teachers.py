@@ -10,21 +10,18 @@ from scipy import sparse
 from sklearn.base import clone
 
 from manifoldrf import (
-    CosineKernel,
     Counts,
     DiffusionKernel,
     Exact,
     Graph,
     MaternKernel,
-    PowerKernel,
-    RegularizedLaplacianKernel,
-    SeriesKernel,
     Sphere,
     Walks,
     compute_signatures,
     grid_graph,
     knn_graph,
 )
+from manifoldrf.kernels import CosineKernel, PowerKernel, RegularizedLaplacianKernel, SeriesKernel
 from manifoldrf.signatures.teachers import choose_form, row_memory
 
 KERNEL = DiffusionKernel(4.0)

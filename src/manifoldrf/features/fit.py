@@ -26,7 +26,7 @@ from manifoldrf._validation import (
     check_progress,
     reject,
 )
-from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, FeatureWarning, warn
+from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, warn
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.graph_kernel import STEP_SHARE, GraphKernel, Teaching, signature_table
 from manifoldrf.features.graphs import HeatGraph, KnnGraph, MeshGraph, build_graph, function_values
@@ -290,14 +290,13 @@ def _warn_of_number(kernel: GraphKernel, m: int, options: FitOptions) -> None:
     ratio = spacing_of(kernel.volume, m, kernel.dim) / kernel.width
     if m > n and options.anchors != "iid":
         text = f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each."
-        warn_user(text, FeatureWarning)
+        warn_user(text)
     elif ratio > 1.2 and m < n and options.anchors != "iid":
         needed = anchors_needed(kernel, 1.0)
         warn_user(
             f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "
             f"features of this kernel are wide ({kernel.width:.2g}), and sums over them are several per cent off "
-            f"(remedy: n_features={needed if needed < n else repr('all')}, or a wider kernel).",
-            FeatureWarning,
+            f"(remedy: n_features={needed if needed < n else repr('all')}, or a wider kernel)."
         )
 
 

@@ -10,7 +10,7 @@ from scipy.stats import chi2
 
 from manifoldrf._codec import check_types, stored
 from manifoldrf._random import SeedLike
-from manifoldrf._runtime import Progress, silent, warn_user
+from manifoldrf._runtime import ManifoldWarning, Progress, silent, warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
 from manifoldrf.geometry.csr import check_amounts, reciprocal, row_peaks, select_entries
 from manifoldrf.geometry.graphs import Graph
@@ -278,7 +278,7 @@ def without_negligible(matrix: Any, share: float) -> Any:
     return result
 
 
-class FarQueryWarning(UserWarning):
+class FarQueryWarning(ManifoldWarning):
     """Some transformed points are not on the space: their features fade to zero.
 
     Parameters

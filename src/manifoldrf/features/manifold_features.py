@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from manifoldrf._codec import check_types, save_value, stored
 from manifoldrf._files import html_table
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import one_blas_thread, quiet_underflow, warn_user, without_warnings
+from manifoldrf._runtime import ManifoldWarning, one_blas_thread, quiet_underflow, warn_user, without_warnings
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -33,14 +33,14 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
-from manifoldrf.features.errors import USELESS, ErrorEstimate, FeatureWarning, brief, graph_error, warn
+from manifoldrf.features.errors import USELESS, ErrorEstimate, brief, graph_error, warn
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fit import FitOptions, FitRecord, FrozenParamsMixin, fit_features
 from manifoldrf.features.graph_kernel import warn_of_far
 from manifoldrf.features.graphs import KnnGraph
 from manifoldrf.features.rules import product
 from manifoldrf.features.times import PreparedPoints, TimeRange, check_in_range, check_times
-from manifoldrf.geometry.graphs import Graph, GraphWarning, as_space
+from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams, ScaledKernel
@@ -244,8 +244,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             member: Any = clone(self).set_params(kernel=HeatKernel(t), times=None, normalize=False)
             member.random_state = options.streams.generator(f"times.{t!r}")
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
-            hidden = (FeatureWarning, GraphWarning) if t > times[0] else ()
-            with without_warnings(*hidden):
+            with without_warnings(*[ManifoldWarning][: t > times[0]]):
                 member.fit(space)
             return member.map_, member.record_.error
 

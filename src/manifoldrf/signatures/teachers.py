@@ -295,10 +295,10 @@ def compute_signatures(
     else:
         expansion = series.expansion(chosen.tol)
         rows = rows_of_expansion(expansion, best_matrix(expansion, graph), picked, jobs, progress)
-        bound = chosen.tol * float(np.abs(series.spectral(np.linspace(-1, 1, 513))).max())
+        largest = chosen.tol * float(np.abs(series.spectral(np.linspace(-1, 1, 513))).max())
         if series.series_is_nonnegative:  # entries are sums of nonnegative terms, up to rounding
-            np.maximum(rows, 0.0, out=rows, where=rows >= -bound)
-        found = rows, expansion.degree * graph.operator.nnz * len(picked), None, bound
+            np.maximum(rows, 0.0, out=rows, where=rows >= -largest)
+        found = rows, expansion.degree * graph.operator.nnz * len(picked), None, largest
     rows, n_steps, stderr, bound = found
     return Signatures(rows, picked, chosen, asymmetric, n_steps, time.perf_counter() - start, stderr, bound)
 
