@@ -32,13 +32,13 @@ from manifoldrf import (
     HeatGraph,
     HeatKernel,
     ManifoldRandomFeatures,
-    PowerKernel,
     Sphere,
     TriangleMesh,
     compute_signatures,
     load,
     relative_error,
 )
+from manifoldrf.kernels import PowerKernel
 
 STAGES = ("graph", "anchors", "weights", "teacher", "transform")
 WITH_LOGARITHM = {"anchors"}  # a pyramid is searched for each of them

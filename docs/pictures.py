@@ -23,7 +23,8 @@ from matplotlib.tri import Triangulation
 from PIL import Image
 from sklearn.manifold import Isomap
 
-from manifoldrf import HeatKernel, ManifoldRandomFeatures, ManifoldRidge, Sphere, clean_cloud
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, ManifoldRidge, Sphere
+from manifoldrf.geometry import clean_cloud
 
 DOCS = Path(__file__).resolve().parent
 BLOCK = re.compile(r"(<!-- no-test -->\s*)?^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics.pairwise import rbf_kernel
 
-from manifoldrf import FeatureWarning, HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, ManifoldWarning, Sphere, relative_error
 
 TIMES = {0.02: "#0072B2", 0.05: "#009E73", 0.2: "#D55E00"}
 NUMBERS = 2 * np.round(np.geomspace(8, 512, 7)).astype(int)
@@ -32,7 +32,7 @@ for t in TIMES:
     exact = sphere.heat_kernel(new, new, t)
     for number in NUMBERS:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FeatureWarning)
+            warnings.simplefilter("ignore", ManifoldWarning)
             features = ManifoldRandomFeatures(
                 HeatKernel(t), normalize=False, n_features=int(number), random_state=0
             ).fit(cloud)

@@ -16,7 +16,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.collections import PolyCollection
 
-from manifoldrf import HeatKernel, ManifoldRandomFeatures, TriangleMesh, explore, thin
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, TriangleMesh, explore
+from manifoldrf.geometry import thin
 
 # %%
 # 50,000 vertices are more than a kernel of this width needs; 3000 farthest points are the nodes.

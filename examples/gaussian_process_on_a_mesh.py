@@ -17,7 +17,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.collections import PolyCollection
 
-from manifoldrf import ManifoldGaussianProcess, TriangleMesh, mesh_graph, thin
+from manifoldrf import ManifoldGaussianProcess, TriangleMesh, mesh_graph
+from manifoldrf.geometry import thin
 
 # %%
 # 50,000 vertices are more than the process needs: 2500 farthest points represent the space. The process predicts

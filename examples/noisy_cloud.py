@@ -14,7 +14,8 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere, clean_cloud
+from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere
+from manifoldrf.geometry import clean_cloud
 
 # %%
 # A sphere with noise of 0.06 in each coordinate, and what is found.

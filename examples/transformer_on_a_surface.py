@@ -30,7 +30,7 @@ import torch
 from matplotlib.collections import PolyCollection
 from torch import nn
 
-from manifoldrf import FeatureWarning, HeatKernel, ManifoldRandomFeatures, TriangleMesh
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, ManifoldWarning, TriangleMesh
 from manifoldrf.torch import ManifoldAttention, linear_attention
 
 N_FEATURES = 256  # per head, in both kinds of attention; fixed before the search
@@ -82,7 +82,7 @@ def coordinates(n_frequencies):
 def heat_features(t, seed):
     """Features of the heat kernel on the surface."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FeatureWarning)  # the shorter time would need more anchors
+        warnings.simplefilter("ignore", ManifoldWarning)  # the shorter time would need more anchors
         return ManifoldRandomFeatures(HeatKernel(t), n_features=N_FEATURES, random_state=seed).fit(cortex())
 
 

@@ -24,7 +24,8 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from manifoldrf import DiffusionKernel, Graph, compute_signatures, knn_graph, thin
+from manifoldrf import DiffusionKernel, Graph, compute_signatures, knn_graph
+from manifoldrf.geometry import thin
 from reproduction.baselines import ORF, PORF, PRF, RFF, eigenpairs, gaussian_kernel, inverse_root
 from reproduction.common import LIBRARY, RECIPE, FloatArray, IntArray, Progress, generator, reproducible, silent
 from reproduction.interpolation import LearnedSettings, learn_field

@@ -9,7 +9,8 @@ from scipy.sparse.linalg import eigsh
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from manifoldrf import Graph, thin
+from manifoldrf import Graph
+from manifoldrf.geometry import thin
 from reproduction.common import FloatArray
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from manifoldrf import FarQueryWarning, FeatureWarning, GraphWarning, InterpolationWarning
+from manifoldrf import ManifoldWarning
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -49,8 +49,7 @@ def reproducible() -> Iterator[None]:
     What the warnings say (few features, holes, far queries) is in the tables.
     """
     with threadpool_limits(1, "blas"), warnings.catch_warnings():
-        for kind in (FarQueryWarning, FeatureWarning, GraphWarning, InterpolationWarning):
-            warnings.simplefilter("ignore", kind)
+        warnings.simplefilter("ignore", ManifoldWarning)
         yield
 
 

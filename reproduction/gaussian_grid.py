@@ -38,7 +38,6 @@ from manifoldrf import (
     Exact,
     FlatTorus,
     HeatKernel,
-    Signatures,
     Walks,
     compute_signatures,
     grid_graph,
@@ -264,7 +263,7 @@ def walk_options(n_walks: int, p_halt: float) -> Walks:
     return Walks(n_walks, p_halt, truncate=True)
 
 
-def _centred(found: Signatures) -> FloatArray:
+def _centred(found: Any) -> FloatArray:
     """Rows of all nodes of a ring, each rotated so that its start is at floor(n/2)."""
     rows = found.rows.toarray()
     n = len(rows)

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csgraph
 
-from manifoldrf import TriangleMesh, mesh_graph, thin
+from manifoldrf import TriangleMesh, mesh_graph
+from manifoldrf.geometry import thin
 from reproduction.common import FloatArray, IntArray, existing_folder, files_in, reject
 
 # The meshes of the paper, in its order.

@@ -11,13 +11,13 @@ from manifoldrf import (
     Ellipsoid,
     Graph,
     MobiusStrip,
-    PowerKernel,
     Sphere,
     Torus,
     heat_graph,
     knn_graph,
     relative_error,
 )
+from manifoldrf.kernels import PowerKernel
 from reproduction.common import FloatArray
 
 N_NODES, TAU = 4000, 20.0  # the paper's

@@ -12,17 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manifoldrf import (
-    Counts,
-    DiffusionKernel,
-    Exact,
-    Graph,
-    Signatures,
-    Walks,
-    compute_signatures,
-    knn_graph,
-    relative_error,
-)
+from manifoldrf import Counts, DiffusionKernel, Exact, Graph, Walks, compute_signatures, knn_graph, relative_error
 from reproduction.common import FloatArray, Progress, silent
 from reproduction.record import Parts, Record, Row
 from reproduction.surface_graphs import SURFACES
@@ -110,5 +100,5 @@ class _Teach:
             "ms_per_start": 1e3 * found.seconds / len(self.nodes),
         }
 
-    def _compute(self, teacher: Exact | Walks | Counts) -> Signatures:
+    def _compute(self, teacher: Exact | Walks | Counts) -> Any:
         return compute_signatures(self.graph, self.kernel, self.nodes, teacher=teacher, seed=self.seed)

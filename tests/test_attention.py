@@ -13,9 +13,9 @@ from torch import nn
 from manifoldrf import (
     DiffusionKernel,
     FarQueryWarning,
-    FeatureWarning,
     HeatKernel,
     ManifoldRandomFeatures,
+    ManifoldWarning,
     Network,
     Sphere,
     knn_graph,
@@ -203,7 +203,7 @@ def test_gradients_to_positions_by_every_kind_of_features(space):
         options |= {"field": Network(epochs=20, batch=64, hidden=(16,))}
     kernel = HeatKernel(0.2) if space == "mesh" else DiffusionKernel(10.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FeatureWarning)  # of a short training
+        warnings.simplefilter("ignore", ManifoldWarning)  # of a short training
         if space == "mesh":
             model = ManifoldRandomFeatures(kernel, n_features=100, random_state=0).fit(sphere_mesh(400))
         else:

@@ -11,10 +11,10 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from manifoldrf import (
-    FeatureWarning,
     HeatKernel,
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
+    ManifoldWarning,
     MaternKernel,
     Sphere,
     load,
@@ -127,7 +127,7 @@ def test_matern_kernels_that_leave_the_range_are_reported_once(family, points):
     module = DifferentiableFeatures(family, MATERN)
     with torch.no_grad():
         module.log_lengthscale.fill_(-3.0)
-    with pytest.warns(FeatureWarning, match="only a part of the Matern kernel"):
+    with pytest.warns(ManifoldWarning, match="only a part of the Matern kernel"):
         module(points)
     module(points).sum().backward()  # in single precision, where the shares of long times underflow
     assert torch.isfinite(module.log_nu.grad)

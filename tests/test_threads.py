@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from manifoldrf import DiffusionKernel, SeriesKernel, Sphere, compute_signatures, knn_graph
+from manifoldrf import DiffusionKernel, Sphere, compute_signatures, knn_graph
 from manifoldrf._runtime import quick_map
+from manifoldrf.kernels import SeriesKernel
 
 GRAPH, KERNEL = knn_graph(Sphere().sample(700, seed=0)), DiffusionKernel(5.0)
 ROWS = compute_signatures(GRAPH, KERNEL, teacher="exact")

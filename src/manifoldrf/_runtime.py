@@ -199,9 +199,24 @@ def _set_threads(libraries: list[Any], counts: list[int]) -> list[int]:
 
 
 # ------------------------------------------------------------------------------------------------------- warnings
-def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line that called the library. A message that is a Warning keeps its category."""
-    warning = message if isinstance(message, Warning) else category(message)
+class ManifoldWarning(UserWarning):
+    """A result may be worse than it looks, or not what was meant. The text says why, and what helps.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from manifoldrf import HeatKernel, ManifoldRandomFeatures, ManifoldWarning, Sphere
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", ManifoldWarning)
+    ...     features = ManifoldRandomFeatures(HeatKernel(0.05), n_features=20).fit(Sphere())
+    >>> print(str(caught[0].message).partition(":")[0])
+    20 features are too few
+    """
+
+
+def warn_user(message: str | Warning) -> None:
+    """Warn at the line that called the library, with a :class:`ManifoldWarning` unless another one is given."""
+    warning = message if isinstance(message, Warning) else ManifoldWarning(message)
     if any(handle(warning) for handle in reversed(_HANDLERS.get())):
         return
     depth = 1

@@ -10,7 +10,7 @@ from scipy.spatial import Delaunay
 
 from manifoldrf import (
     Graph,
-    InterpolationWarning,
+    ManifoldWarning,
     Sphere,
     TriangleMesh,
     distances,
@@ -122,12 +122,12 @@ def test_parts_without_a_known_value_are_empty_with_a_warning():
         np.vstack([SPHERE.faces, SPHERE.faces + 1000]),
     )
     field = np.concatenate([FIELD[:, 0], np.full(1001, np.nan)])
-    with pytest.warns(InterpolationWarning, match=r"^1001 of 2001 nodes are in components without a known value"):
+    with pytest.warns(ManifoldWarning, match=r"^1001 of 2001 nodes are in components without a known value"):
         found = smooth(two, field, t=0.05)
     np.testing.assert_allclose(found[:1000], smooth(SPHERE, FIELD[:, 0], t=0.05), atol=1e-11)
     assert np.isnan(found[1000:]).all()
     field[2000] = 3.0  # a vertex without a face keeps its value
-    with pytest.warns(InterpolationWarning):
+    with pytest.warns(ManifoldWarning):
         assert smooth(two, field, t=0.05)[2000] == 3.0
 
 

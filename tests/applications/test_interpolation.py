@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from oracles import cloud, sphere_mesh
 
-from manifoldrf import DiffusionKernel, Graph, GraphWarning, TriangleMesh, mesh_graph
+from manifoldrf import DiffusionKernel, Graph, ManifoldWarning, TriangleMesh, mesh_graph
 from manifoldrf._random import Streams
 from manifoldrf.applications.interpolation import (
     FieldInterpolator,
-    InterpolationWarning,
     Problem,
     check_known,
     fill_by_gp,
@@ -56,7 +55,7 @@ def two_spheres():
     """Two spheres that do not touch, the second without known values, and a vertex in no face."""
     vertices = np.vstack([MESH.vertices, MESH.vertices + 5.0, [[9.0, 9, 9]]])
     faces = np.vstack([MESH.faces, MESH.faces + 300])
-    with pytest.warns(GraphWarning):
+    with pytest.warns(ManifoldWarning):
         graph = mesh_graph(TriangleMesh(vertices, faces), weights="unit")
     return graph
 
@@ -181,7 +180,7 @@ class TestOutOfReach:
     def test_where_the_kernel_is_lost_the_nearest_known_value_stands(self):
         mesh = sphere_mesh(1500)
         known, values = mesh.vertices[:, 0] > 0, np.random.default_rng(0).standard_normal(1500)
-        with pytest.warns(InterpolationWarning, match=r"of 1500 nodes are so far .*tau = 0.5 .*a larger tau"):
+        with pytest.warns(ManifoldWarning, match=r"of 1500 nodes are so far .*tau = 0.5 .*a larger tau"):
             model = fitted("kernel", mesh, values, known, tau=0.5)
         field, far = model.predict(), mesh.vertices[:, 0] < -0.9
         # From there it is 1.1 to the known half, 11 edges: weights below tau^11 / 11! = 1e-11.
@@ -195,9 +194,9 @@ class TestOutOfReach:
     def test_components_without_a_known_value_are_nan_and_counted(self, method):
         graph, known = two_spheres(), np.arange(0, 300, 3)
         values = np.vstack([SMOOTH, SMOOTH, [[0.0, 0.0]]])
-        with pytest.warns(InterpolationWarning, match="2 components, with 301 of 601 nodes") as caught:
+        with pytest.warns(ManifoldWarning, match="2 components, with 301 of 601 nodes") as caught:
             model = fitted(method, graph, values, known, random_state=0)
-        assert sum(issubclass(w.category, InterpolationWarning) for w in caught) == 1
+        assert sum(issubclass(w.category, ManifoldWarning) for w in caught) == 1
         found = model.predict()
         assert np.isnan(found[300:]).all()
         assert np.isfinite(found[:300]).all()

@@ -17,13 +17,13 @@ from sklearn.utils.estimator_checks import check_estimator
 from manifoldrf import (
     DiffusionKernel,
     FarQueryWarning,
-    FeatureWarning,
     Graph,
     GraphRandomFeatures,
     HeatKernel,
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
     ManifoldRidge,
+    ManifoldWarning,
     MaternKernel,
     Sphere,
     heat_graph,
@@ -86,7 +86,7 @@ def test_with_all_nodes_as_anchors_it_is_the_exact_process(kernel, tolerance):
 @pytest.mark.parametrize("n_features", ["all", 120, 40])  # more, twice and fewer features than data
 def test_all_is_exact_for_the_kernel_of_the_features(n_features):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FeatureWarning)  # 40 are too few for the sphere, not for this test
+        warnings.simplefilter("ignore", ManifoldWarning)  # 40 are too few for the sphere, not for this test
         model = process(n_features=n_features, **LEVELS).fit(X, Y)
     mean, cov, likelihood = dense_process(model.features_.kernel_matrix(NODES), Y, 0.7, 0.02)
     found, std = model.predict(NODES, return_std=True)
@@ -193,12 +193,12 @@ def test_intervals_of_few_values_hold_what_they_say(coverage, name, n):
 def test_too_few_data_to_show_a_space_are_told_apart_by_their_coordinates():
     points = Sphere().sample(400, seed=1)
     values = points[:, 2] + 0.1 * np.random.default_rng(0).normal(size=400)
-    with pytest.warns(FeatureWarning, match="too few to show the space"):
+    with pytest.warns(ManifoldWarning, match="too few to show the space"):
         few = ManifoldGaussianProcess(random_state=0).fit(points[:60], values[:60])
     assert few.features_ is None
     assert np.abs(few.predict(points) - points[:, 2]).mean() < 0.1
     assert "coordinates" in few.summary()
-    with pytest.warns(FeatureWarning, match="too few"):  # too many values for an average
+    with pytest.warns(ManifoldWarning, match="too few"):  # too many values for an average
         many = ManifoldGaussianProcess(random_state=0).fit(points[:60], np.tile(values[:60, None], (1, 10)))
     np.testing.assert_allclose(many.predict(points)[:, 3], few.predict(points), atol=0.1)
     own = ManifoldGaussianProcess(random_state=0).fit(points[:300], values[:300])
@@ -351,7 +351,7 @@ def test_a_weight_of_a_process_divides_the_noise():
 
 
 def test_constant_data_are_predicted_as_they_are():
-    with pytest.warns(FeatureWarning, match="`y` is constant") as caught:
+    with pytest.warns(ManifoldWarning, match="`y` is constant") as caught:
         model = process().fit(X, np.full(len(X), 4.0))
     assert len(caught) == 1  # no advice about the time
     mean, std = model.predict(NODES, return_std=True)
@@ -362,7 +362,7 @@ def test_constant_data_are_predicted_as_they_are():
 @pytest.mark.parametrize("m", [30, 120])
 def test_ridge_is_that_of_scikit_learn_on_the_same_features(m):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FeatureWarning)
+        warnings.simplefilter("ignore", ManifoldWarning)
         features = ManifoldRandomFeatures(HeatKernel(T), n_features=m, random_state=0)
         model = ManifoldRidge(features, space=GRAPH, alpha=0.3).fit(X, Y)
     expected = Ridge(0.3).fit(model.features_.transform(X), Y).predict(model.features_.transform(NODES))
@@ -486,7 +486,7 @@ def test_labels_off_the_space_are_left_out_of_the_fit():
     times = ManifoldRandomFeatures(times=(0.1, 0.4), random_state=0)
     for model in (process(), ManifoldRidge(times, space=NODES, random_state=0)):
         clean = clone(model).fit(X[few], Y[few])
-        with pytest.warns(FeatureWarning, match="1 of 41 labels are off the space.*: rows 0 of `X`"):
+        with pytest.warns(ManifoldWarning, match="1 of 41 labels are off the space.*: rows 0 of `X`"):
             other = clone(model).fit([wild, *X[few]], [50.0, *Y[few]])
         np.testing.assert_allclose(other.predict(NODES), clean.predict(NODES), rtol=1e-9, atol=1e-9)
         with pytest.raises(ValueError, match=r"`X` must be on the space.*2 of 3 points off it"):

@@ -14,11 +14,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.kernel_approximation import RBFSampler
 
 from manifoldrf import (
-    FeatureWarning,
     FieldInterpolator,
     HeatKernel,
     ManifoldGaussianProcess,
     ManifoldRidge,
+    ManifoldWarning,
     ModelFileError,
     Sphere,
     load,
@@ -42,7 +42,7 @@ def _process(y, **options):
 
 
 def _few():
-    with pytest.warns(FeatureWarning, match="too few to show the space"):
+    with pytest.warns(ManifoldWarning, match="too few to show the space"):
         return ManifoldGaussianProcess(random_state=0).fit(DATA, VALUES)
 
 

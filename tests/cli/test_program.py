@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from command_line import invoke, main, words
 
 from manifoldrf import (
-    CosineKernel,
     Counts,
     DiffusionKernel,
     HeatGraph,
@@ -26,6 +25,7 @@ from manifoldrf import (
 )
 from manifoldrf.cli import program
 from manifoldrf.cli.options import Parameters, Running
+from manifoldrf.kernels import CosineKernel
 
 FIT = ("-t", 0.1, "--n-features", 200)
 

@@ -152,7 +152,7 @@ def test_options_that_do_not_fit_the_table_are_wrong_usage(folder, mesh_file, mo
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning", "ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::manifoldrf.ManifoldWarning", "ignore::UserWarning")
 def test_a_column_that_counts_rows_is_named(folder, tmp_path):
     options = ("--graph", "knn", "--tau", 5)
     result = invoke("fit", folder / "counted.csv", "-o", tmp_path / "m.safetensors", *options)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from manifoldrf import FeatureWarning, ManifoldRandomFeatures, TriangleMesh
+from manifoldrf import ManifoldRandomFeatures, ManifoldWarning, TriangleMesh
 
 
 @pytest.fixture(scope="session")
@@ -14,7 +14,7 @@ def fitted():
 
     def make(space, kernel, **options):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FeatureWarning)
+            warnings.simplefilter("ignore", ManifoldWarning)
             made = ManifoldRandomFeatures(kernel, **{"random_state": 0, "normalize": False} | options).fit(space)
             _ = made.error_  # which warns too, when it is first asked for
         return made

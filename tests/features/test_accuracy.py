@@ -6,13 +6,12 @@ from scipy.spatial import ConvexHull
 
 from manifoldrf import (
     DiffusionKernel,
-    FeatureWarning,
     FlatTorus,
-    GraphWarning,
     HeatGraph,
     HeatKernel,
     KnnGraph,
     ManifoldRandomFeatures,
+    ManifoldWarning,
     MaternKernel,
     MeshGraph,
     Sphere,
@@ -124,7 +123,7 @@ def test_symmetric_functions_are_followed_and_others_refused():
         with pytest.raises((ValueError, TypeError), match="`kernel`"):
             features(bad, graph=HeatGraph(n_nodes=500)).fit(Sphere())
     rough = features(lambda X, Y: np.exp(-np.abs(X[:, :1] - Y[:, 0]) / 0.01), graph=HeatGraph(n_nodes=500))
-    with pytest.warns(FeatureWarning, match="not a series"):
+    with pytest.warns(ManifoldWarning, match="not a series"):
         rough.fit(Sphere())
 
 
@@ -155,22 +154,22 @@ def test_graphs_that_can_be_asked_for():
 
 def test_clouds_that_show_little_are_said_to_do_so():
     rng = np.random.default_rng(0)
-    with pytest.warns(GraphWarning, match="no low-dimensional structure"):
+    with pytest.warns(ManifoldWarning, match="no low-dimensional structure"):
         features().fit(rng.normal(size=(300, 10)))
     with pytest.raises(ValueError, match="`X`"):
         features().fit(np.repeat([[0.0, 1.0], [2.0, 3.0]], 20, axis=0))
-    with pytest.warns(GraphWarning, match="straight line"):
+    with pytest.warns(ManifoldWarning, match="straight line"):
         features().fit(np.outer(rng.random(300), [1.0, 2.0, 3.0]))
-    with pytest.warns(GraphWarning, match="Column 1"):
+    with pytest.warns(ManifoldWarning, match="Column 1"):
         features().fit(rng.random((300, 2)) * [1, 1000])
 
 
 def test_useless_kernels_and_too_few_features_warn():
-    with pytest.warns(FeatureWarning, match="nearly constant"):
+    with pytest.warns(ManifoldWarning, match="nearly constant"):
         features(HeatKernel(6.0)).fit(Sphere())
-    with pytest.warns(FeatureWarning, match="n_features=") as caught:
+    with pytest.warns(ManifoldWarning, match="n_features=") as caught:
         features(HeatKernel(0.05), 50).fit(Sphere())
     needed = int(str(caught[0].message).split("n_features=")[1].split(",")[0])
-    with pytest.warns(FeatureWarning, match="more than the graph has nodes"):
+    with pytest.warns(ManifoldWarning, match="more than the graph has nodes"):
         assert features(HeatKernel(0.2), 10**5).fit(Sphere()).quadrature_ == "uniform"
     features(HeatKernel(0.05), needed).fit(Sphere())

@@ -9,14 +9,13 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 from manifoldrf import (
-    CosineKernel,
     Counts,
     DiffusionKernel,
     FarQueryWarning,
-    FeatureWarning,
     HeatKernel,
     KnnGraph,
     ManifoldRandomFeatures,
+    ManifoldWarning,
     Network,
     Sphere,
     Walks,
@@ -24,6 +23,7 @@ from manifoldrf import (
     knn_graph,
     load,
 )
+from manifoldrf.kernels import CosineKernel
 
 NODES, NEW = Sphere().grid(400), Sphere().sample(150, seed=1)
 STEPS = DiffusionKernel(20.0)
@@ -43,7 +43,7 @@ def features(*arguments, **options):
 
 def fit(name, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FeatureWarning)  # of few epochs, and of spikes
+        warnings.simplefilter("ignore", ManifoldWarning)  # of few epochs, and of spikes
         return features(**(MODELS[name] | options)).fit(NODES)
 
 

@@ -11,8 +11,8 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.distance import cdist
 
 from manifoldrf import FlatTorus, HyperbolicSpace, Sphere, Torus
+from manifoldrf._runtime import ManifoldWarning
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
-from manifoldrf.geometry.graphs import GraphWarning
 from manifoldrf.geometry.meshes import TriangleMesh
 
 EPS = np.finfo(np.float64).eps
@@ -182,7 +182,7 @@ def test_knn_graph_equals_brute_force(options, expected, k, global_seed):
     points = cloud(seed=global_seed)
     distance = cdist(points, points)
     if k == 1:  # one neighbour each: many pieces, and it says so
-        with pytest.warns(GraphWarning, match=r"has \d+ pieces"):
+        with pytest.warns(ManifoldWarning, match=r"has \d+ pieces"):
             graph = knn_graph(points, n_neighbors=k, **options)
     else:
         graph = knn_graph(points, n_neighbors=k, **options)
@@ -199,7 +199,7 @@ def test_knn_graph_with_a_metric_equals_brute_force(metric, global_seed):
 
 def test_flat_torus_neighbours_wrap_around():
     points = np.array([[0.01], [0.3], [0.5], [0.7], [0.99]])
-    with pytest.warns(GraphWarning, match="2 pieces"):
+    with pytest.warns(ManifoldWarning, match="2 pieces"):
         graph = knn_graph(points - 3.0, n_neighbors=1, bandwidth=1.0, metric=FlatTorus(dim=1))
     assert graph.affinity[[0], [4]] == pytest.approx(np.exp(-(0.02**2)))
     assert graph.n_components == 2
@@ -216,10 +216,10 @@ def test_gaussian_mesh_affinities_equal_a_loop_over_the_edges():
     for (i, j), squared in lengths.items():
         expected[i, j] = expected[j, i] = np.exp(-squared / 4.0)
     mesh = TriangleMesh(vertices, [[0, 1, 2], [0, 2, 3]])
-    with pytest.warns(GraphWarning, match="1 nodes are isolated"):
+    with pytest.warns(ManifoldWarning, match="1 nodes are isolated"):
         graph = mesh_graph(mesh)
     np.testing.assert_allclose(graph.affinity.toarray(), expected, rtol=4 * EPS)
-    with pytest.warns(GraphWarning, match="1 nodes are isolated"):
+    with pytest.warns(ManifoldWarning, match="1 nodes are isolated"):
         graph = mesh_graph(mesh, weights="unit")
     assert np.array_equal(graph.affinity.toarray(), expected > 0)
 
@@ -228,14 +228,14 @@ def test_local_bandwidths_see_no_change_of_scale_between_regions():
     """Two copies of one cloud, one a thousand times smaller, have the same affinities inside."""
     large = cloud(60)
     both = np.concatenate([large, 100.0 + 1e-3 * large])
-    with pytest.warns(GraphWarning, match="2 pieces"):
+    with pytest.warns(ManifoldWarning, match="2 pieces"):
         affinity = knn_graph(both, n_neighbors=9, bandwidth="local").affinity.toarray()
     np.testing.assert_allclose(affinity[:60, :60], affinity[60:, 60:], rtol=1e-8)  # 100 + x rounds at 1e-14
 
 
 def test_points_that_coincide_with_many_others_have_a_typical_local_bandwidth():
     points = np.concatenate([np.zeros((9, 2)), cloud(30, 2)])
-    with pytest.warns(GraphWarning, match="9 points coincide"):
+    with pytest.warns(ManifoldWarning, match="9 points coincide"):
         graph = knn_graph(points, n_neighbors=12, bandwidth="local")
     widths = np.sort(cdist(points, points), axis=1)[:, 7]
     np.testing.assert_allclose(graph.extension.local[:9], np.median(widths[9:]), rtol=1e-12)
@@ -301,7 +301,7 @@ def test_cotangent_weights_are_nonnegative_on_flawed_meshes(flaw):
 def test_unreferenced_vertices_are_isolated_and_change_nothing_else(weights):
     mesh = sphere_mesh(50)
     plain = mesh_graph(mesh, weights=weights)
-    with pytest.warns(GraphWarning, match="Graph of 51 nodes: 1 nodes are isolated"):
+    with pytest.warns(ManifoldWarning, match="Graph of 51 nodes: 1 nodes are isolated"):
         graph = mesh_graph(TriangleMesh(np.insert(mesh.vertices, 0, 9.0, axis=0), mesh.faces + 1), weights=weights)
     assert graph.degrees[0] == 0
     np.testing.assert_allclose(graph.affinity.toarray()[1:, 1:], plain.affinity.toarray(), rtol=1e-12)
@@ -334,7 +334,7 @@ def test_grid_nodes_are_joined_to_their_neighbours_along_every_axis(side, dim):
 def test_an_edge_too_long_for_its_affinity_is_no_edge():
     vertices = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [200, 0, 0]]
     mesh = TriangleMesh(vertices, [[0, 1, 2], [1, 3, 2], [1, 4, 3]])
-    with pytest.warns(GraphWarning, match="Graph of 5 nodes: 1 nodes are isolated"):
+    with pytest.warns(ManifoldWarning, match="Graph of 5 nodes: 1 nodes are isolated"):
         graph = mesh_graph(mesh)
     assert graph.affinity.data.min() > 0
     assert graph.n_components == 2

@@ -5,16 +5,8 @@ import pytest
 from marks import quick_ones
 from scipy.spatial import cKDTree
 
-from manifoldrf import (
-    Ellipsoid,
-    FlatTorus,
-    HyperbolicSpace,
-    MobiusStrip,
-    Sphere,
-    Torus,
-    clean_cloud,
-    estimate_dimension,
-)
+from manifoldrf import Ellipsoid, FlatTorus, HyperbolicSpace, MobiusStrip, Sphere, Torus
+from manifoldrf.geometry import clean_cloud, estimate_dimension
 from manifoldrf.geometry.cleaning import merge_copies
 
 

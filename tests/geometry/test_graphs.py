@@ -12,8 +12,9 @@ from scipy.sparse.linalg import expm_multiply
 from scipy.spatial.distance import cdist
 
 from manifoldrf import FlatTorus, HyperbolicSpace, Sphere, Torus
+from manifoldrf._runtime import ManifoldWarning
 from manifoldrf.geometry.builders import grid_graph, knn_graph, mesh_graph
-from manifoldrf.geometry.graphs import Graph, GraphWarning
+from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import heat_graph
 
 EPS = np.finfo(np.float64).eps
@@ -56,7 +57,7 @@ def test_asymmetry_within_rounding_is_evened_out():
 
 
 def test_components_are_numbered_from_zero():
-    with pytest.warns(GraphWarning, match="1 nodes are isolated.*; it has 2 pieces"):
+    with pytest.warns(ManifoldWarning, match="1 nodes are isolated.*; it has 2 pieces"):
         graph = Graph.from_affinity(sparse.block_diag([PATH, [[0]], PATH]))
     assert np.array_equal(graph.components, [0, 0, 0, 0, 1, 2, 2, 2, 2])
     assert graph.components.dtype == np.int64
@@ -143,7 +144,7 @@ def test_shortest_paths_follow_the_metric():
 
 
 def test_shortest_paths_are_infinite_between_components():
-    with pytest.warns(GraphWarning, match="2 pieces"):
+    with pytest.warns(ManifoldWarning, match="2 pieces"):
         graph = Graph.from_affinity(sparse.block_diag([PATH, PATH]), np.concatenate([PLACES, PLACES]))
     lengths = graph.shortest_paths(0)[0]
     assert np.array_equal(lengths, [0, 1, 3, 7, np.inf, np.inf, np.inf, np.inf])
@@ -235,7 +236,7 @@ def test_a_query_out_of_reach_has_an_empty_row(correction):
 def test_an_outlier_becomes_an_isolated_node_with_a_warning(correction):
     points = np.concatenate([cloud(60), [[1e3, 0.0, 0.0]]])
     text = "61 nodes: 1 nodes are isolated, without an edge to another (remedy: more neighbours or a larger"
-    with pytest.warns(GraphWarning, match=re.escape(text)):
+    with pytest.warns(ManifoldWarning, match=re.escape(text)):
         graph = knn_graph(points, density_correction=correction)
     assert graph.degrees[-1] == 0
     assert np.isfinite(graph.operator.data).all()
@@ -249,7 +250,7 @@ def test_an_outlier_becomes_an_isolated_node_with_a_warning(correction):
 def test_affinities_on_the_brink_of_underflow_stay_finite_after_density_correction():
     """Two far points with affinity exp(-708) = 3e-308 to each other: dividing by it twice would overflow."""
     points = np.concatenate([cloud(60), [[1e3, 0.0, 0.0], [1e3, 708**0.5, 0.0]]])
-    with pytest.warns(GraphWarning, match="2 nodes are isolated"):
+    with pytest.warns(ManifoldWarning, match="2 nodes are isolated"):
         graph = knn_graph(points, bandwidth=1.0, density_correction=1.0)
     assert np.isfinite(graph.affinity.data).all()
     assert np.isfinite(graph.operator.data).all()

@@ -9,10 +9,10 @@ from scipy.spatial import Delaunay
 from benchmarks.known_spaces import SPACES, box
 from manifoldrf import (
     FlatTorus,
-    GraphWarning,
     HeatKernel,
     HyperbolicSpace,
     ManifoldRandomFeatures,
+    ManifoldWarning,
     Sphere,
     TriangleMesh,
     heat_graph,
@@ -95,7 +95,7 @@ def test_threads_and_rows_change_no_bit(kind):
     assert (graph.extend(graph.points[7:8]) != rows[[7]]).nnz == 0
 
 
-@pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning")  # few features
+@pytest.mark.filterwarnings("ignore::manifoldrf.ManifoldWarning")  # few features
 def test_features_are_the_same_bits_after_saving_and_row_by_row(kind, tmp_path):
     space, _, t = kind
     model = ManifoldRandomFeatures(HeatKernel(t), 60, random_state=0).fit(space)
@@ -223,6 +223,6 @@ def test_curvature_delays_a_gaussian_step(curvature):
 # -------------------------------------------------------------------------------------------------------- input
 def test_two_far_parts_stay_apart():
     points = SPHERE.sample(1000, seed=0)
-    with pytest.warns(GraphWarning, match="2 pieces"):
+    with pytest.warns(ManifoldWarning, match="2 pieces"):
         graph = heat_graph(np.vstack([points, points + np.array([50.0, 0, 0])]), 0.1)
     assert graph.components.max() == 1

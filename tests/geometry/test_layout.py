@@ -5,7 +5,8 @@ import pytest
 from scipy.spatial import cKDTree
 
 from benchmarks.known_spaces import SPACES
-from manifoldrf import MobiusStrip, Sphere, Torus, clean_cloud, heat_graph
+from manifoldrf import MobiusStrip, Sphere, Torus, heat_graph
+from manifoldrf.geometry import clean_cloud
 from manifoldrf.geometry.curves import trace_curves
 from manifoldrf.geometry.edges import Edge, find_edge
 from manifoldrf.geometry.layout import EvenNodes

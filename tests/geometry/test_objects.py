@@ -19,10 +19,10 @@ from manifoldrf import (
     DiffusionKernel,
     FieldInterpolator,
     Graph,
-    GraphWarning,
     HeatKernel,
     ManifoldRandomFeatures,
     ManifoldRidge,
+    ManifoldWarning,
     Sphere,
     TriangleMesh,
     explore,
@@ -123,7 +123,7 @@ def geometric_graph():
     return graph
 
 
-@pytest.mark.filterwarnings("ignore::manifoldrf.FeatureWarning")  # few nodes, not the claim here
+@pytest.mark.filterwarnings("ignore::manifoldrf.ManifoldWarning")  # few nodes, not the claim here
 def test_a_networkx_graph_has_the_matrix_that_networkx_makes_of_it():
     graph = geometric_graph()
     found = Graph.from_affinity(graph)
@@ -205,7 +205,7 @@ def test_an_edge_index_with_positions_weights_and_lonely_nodes():
     places = torch.arange(10.0).reshape(5, 2)
     data = Like(edge_index=torch.tensor(RING), pos=places, edge_weight=torch.full((8,), 0.5), num_nodes=5)
     for make in (lambda: Graph.from_affinity(data), lambda: Graph.from_affinity(RING, places)):
-        with pytest.warns(GraphWarning, match="1 nodes are isolated"):
+        with pytest.warns(ManifoldWarning, match="1 nodes are isolated"):
             found = make()
         assert found.n_nodes == 5
         assert np.array_equal(found.points, places)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from manifoldrf import Sphere, thin
+from manifoldrf import Sphere
+from manifoldrf.geometry import thin
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.geometry.sampling import Sampling, farthest_first
 

@@ -10,20 +10,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from manifoldrf import (
-    CosineKernel,
-    DiffusionKernel,
-    Graph,
-    GraphWarning,
-    HeatKernel,
-    MaternKernel,
-    PowerKernel,
-    RandomWalkKernel,
-    RegularizedLaplacianKernel,
-    SeriesKernel,
-    Sphere,
-    heat_graph,
-)
+from manifoldrf import DiffusionKernel, Graph, HeatKernel, ManifoldWarning, MaternKernel, Sphere, heat_graph
+from manifoldrf.kernels import CosineKernel, PowerKernel, RandomWalkKernel, RegularizedLaplacianKernel, SeriesKernel
 from manifoldrf.kernels.named_kernels import shifted
 
 # Kernel, whether K is positive semi-definite on every graph, whether f >= 0 exists.
@@ -59,7 +47,7 @@ def graph_of(name):
     blocks = np.triu(blocks * np.random.default_rng(1).random((13, 13)))
     blocks[:6, 6:] = blocks[:, 12] = 0.0  # pieces, and an isolated node
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GraphWarning)
+        warnings.simplefilter("ignore", ManifoldWarning)
         return Graph.from_affinity(blocks + blocks.T)
 
 

@@ -8,18 +8,8 @@ from scipy import linalg
 from scipy.special import binom, poch
 from scipy.stats import nbinom, poisson
 
-from manifoldrf import (
-    CosineKernel,
-    DiffusionKernel,
-    Graph,
-    HeatKernel,
-    MaternKernel,
-    PowerKernel,
-    RandomWalkKernel,
-    RegularizedLaplacianKernel,
-    SeriesKernel,
-    grid_graph,
-)
+from manifoldrf import DiffusionKernel, Graph, HeatKernel, MaternKernel, grid_graph
+from manifoldrf.kernels import CosineKernel, PowerKernel, RandomWalkKernel, RegularizedLaplacianKernel, SeriesKernel
 
 UPPER = np.triu(np.random.default_rng(3).random((15, 15)))
 GRAPH = Graph.from_affinity(UPPER + UPPER.T)

@@ -12,13 +12,13 @@ from manifoldrf import (
     Graph,
     HeatKernel,
     MaternKernel,
-    PowerKernel,
     Sphere,
     grid_graph,
     heat_graph,
     knn_graph,
     mesh_graph,
 )
+from manifoldrf.kernels import PowerKernel
 from manifoldrf.kernels.named_kernels import GammaMixtureKernel
 
 SPHERE = Sphere()

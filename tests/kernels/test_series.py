@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 from oracles import relative_error
 
-from manifoldrf import (
-    CosineKernel,
-    DiffusionKernel,
-    MaternKernel,
-    RandomWalkKernel,
-    SeriesKernel,
-    Sphere,
-    knn_graph,
-)
+from manifoldrf import DiffusionKernel, MaternKernel, Sphere, knn_graph
+from manifoldrf.kernels import CosineKernel, RandomWalkKernel, SeriesKernel
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
-from manifoldrf import DiffusionKernel, FlatTorus, GraphWarning, Sphere, compute_signatures, knn_graph
+from manifoldrf import DiffusionKernel, FlatTorus, ManifoldWarning, Sphere, compute_signatures, knn_graph
 from manifoldrf.paper import Network, fit_network, graph_distances
 
 GRAPH = knn_graph(Sphere().grid(400))
@@ -187,7 +187,7 @@ def test_periodic_coordinates_have_no_seam():
 def test_distances_at_nodes_are_shortest_paths():
     found = graph_distances(GRAPH, ANCHORS).at(GRAPH.points)
     np.testing.assert_allclose(found, GRAPH.shortest_paths(ANCHORS).T, atol=1e-6)
-    with pytest.warns(GraphWarning, match="2 pieces"):
+    with pytest.warns(ManifoldWarning, match="2 pieces"):
         apart = knn_graph(np.vstack([Sphere().grid(50), Sphere().grid(50) + 9]), n_neighbors=4)
     found = graph_distances(apart, np.array([0])).at(apart.points)
     assert found.max() == found[60:].min() == 2 * found[:50].max()  # unreachable

@@ -18,22 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 from oracles import hull_mesh
 
-from manifoldrf import (
-    CosineKernel,
-    DiffusionKernel,
-    FarQueryWarning,
-    FeatureWarning,
-    Graph,
-    GraphWarning,
-    HeatKernel,
-    MaternKernel,
-    PowerKernel,
-    RandomWalkKernel,
-    RegularizedLaplacianKernel,
-    SeriesKernel,
-    TriangleMesh,
-    knn_graph,
-)
+from manifoldrf import DiffusionKernel, Graph, HeatKernel, ManifoldWarning, MaternKernel, TriangleMesh, knn_graph
+from manifoldrf.kernels import CosineKernel, PowerKernel, RandomWalkKernel, RegularizedLaplacianKernel, SeriesKernel
 
 EXAMPLES = int(os.environ.get("MANIFOLDRF_TEST_EXAMPLES", "20"))
 # Keep hypothesis from writing into the source tree.
@@ -44,7 +30,7 @@ PROFILE = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, phases=[Phase.generate, Phase.shrink]
 )
 
-OWN_WARNINGS = (GraphWarning, FeatureWarning, FarQueryWarning)
+OWN_WARNINGS = (ManifoldWarning,)
 OWN_WORDS = ("`n_jobs` = .* is far more", ".*the same three vertices")  # of warnings without a class of their own
 # The usual form of our errors: argument, rule, value.
 RULE = re.compile(r"`\w+` must be .+\. Got .+\.$", re.DOTALL)

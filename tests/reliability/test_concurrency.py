@@ -63,7 +63,7 @@ STEPS = DiffusionKernel(10.0)
 NETWORK = {"field": Network(epochs=1, hidden=(8,), n_starts=60, device="cpu")}
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::manifoldrf.FeatureWarning"  # features of a test are few
+    "ignore::manifoldrf.ManifoldWarning"  # features of a test are few
 )
 
 
@@ -114,7 +114,7 @@ JOBS = {
 def alone():
     """Results of the jobs, one after another."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", manifoldrf.FeatureWarning)
+        warnings.simplefilter("ignore", manifoldrf.ManifoldWarning)
         return {name: job() for name, job in JOBS.items()}
 
 

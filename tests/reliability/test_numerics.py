@@ -15,16 +15,14 @@ from manifoldrf import (
     DiffusionKernel,
     EuclideanSpace,
     Exact,
-    FeatureWarning,
     FlatTorus,
     Graph,
     HeatGraph,
     HeatKernel,
     HyperbolicSpace,
     ManifoldRandomFeatures,
+    ManifoldWarning,
     MaternKernel,
-    PowerKernel,
-    RegularizedLaplacianKernel,
     Sphere,
     TriangleMesh,
     Walks,
@@ -33,6 +31,7 @@ from manifoldrf import (
     knn_graph,
     load,
 )
+from manifoldrf.kernels import PowerKernel, RegularizedLaplacianKernel
 from manifoldrf.torch import linear_attention
 
 EPS = np.finfo(np.float64).eps
@@ -254,13 +253,13 @@ def test_heat_times_too_short_for_any_nodes_are_called_poor(name):
         assert np.isfinite(rows).all()
         assert (rows >= 0).all()
         assert float(outcome.error_) > 0.5
-    assert {"GraphWarning"} <= {warning.category.__name__ for warning in caught}  # nodes without neighbours
+    assert {"ManifoldWarning"} <= {warning.category.__name__ for warning in caught}  # nodes without neighbours
 
 
 @pytest.mark.parametrize("name", FITTED)
 def test_long_heat_times_give_the_constant_kernel(name):
     """The first eigenfunctions of the sphere are left with 3 e^(-2t) of the constant, at most."""
-    with pytest.warns(FeatureWarning, match="nearly constant"):
+    with pytest.warns(ManifoldWarning, match="nearly constant"):
         model = fitted_at(name, 20.0)
     found = model.kernel_matrix(points_of(name)) * FITTED[name][1]
     np.testing.assert_allclose(found, found.mean(), rtol=2e-4)

@@ -7,13 +7,13 @@ import torch
 from hypothesis import strategies as st
 from reliability.strategies import SEEDS, Outcomes, graphs, holds_for, hulls, mostly, options, quietly
 
-from manifoldrf import FieldInterpolator, InterpolationWarning
+from manifoldrf import FieldInterpolator, ManifoldWarning
 from manifoldrf.torch import linear_attention
 
 
 def interpolated(space, values, known, **settings):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InterpolationWarning)
+        warnings.simplefilter("ignore", ManifoldWarning)
         return quietly(FieldInterpolator(**settings).fit, space, values, known).predict()
 
 

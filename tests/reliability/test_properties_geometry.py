@@ -23,7 +23,8 @@ from reliability.strategies import (
 )
 from scipy.spatial.distance import cdist
 
-from manifoldrf import Graph, TriangleMesh, estimate_dimension, heat_graph, knn_graph, mesh_graph, thin
+from manifoldrf import Graph, TriangleMesh, heat_graph, knn_graph, mesh_graph
+from manifoldrf.geometry import estimate_dimension, thin
 
 EPS = np.finfo(np.float64).eps
 KNN_OPTIONS = {

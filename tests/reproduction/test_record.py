@@ -80,8 +80,8 @@ def test_the_digest_of_the_code_follows_imports_and_ignores_comments(tmp_path, m
 
 
 def test_no_experiment_imports_a_private_or_undocumented_part_of_the_package():
-    """Public names, the module of the paper's network, and the program's conventions for the commands."""
-    allowed = {"manifoldrf", "manifoldrf.paper"}
+    """Names of docs/api.md, the module of the paper's network, and the program's conventions for commands."""
+    allowed = {"manifoldrf", "manifoldrf.geometry", "manifoldrf.kernels", "manifoldrf.paper"}
     for path in Path(module.__file__).parent.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         found = {line.split()[1] for line in text.splitlines() if line.startswith("from manifoldrf")}

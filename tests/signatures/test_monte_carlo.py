@@ -9,17 +9,8 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from manifoldrf import (
-    CosineKernel,
-    Counts,
-    DiffusionKernel,
-    Graph,
-    RegularizedLaplacianKernel,
-    Sphere,
-    Walks,
-    compute_signatures,
-    knn_graph,
-)
+from manifoldrf import Counts, DiffusionKernel, Graph, Sphere, Walks, compute_signatures, knn_graph
+from manifoldrf.kernels import CosineKernel, RegularizedLaplacianKernel
 
 KERNEL = DiffusionKernel(4.0)
 STARTS = [0, 7]

@@ -10,22 +10,19 @@ from scipy import sparse
 from sklearn.base import clone
 
 from manifoldrf import (
-    CosineKernel,
     Counts,
     DiffusionKernel,
     Exact,
     Graph,
     MaternKernel,
-    PowerKernel,
-    RegularizedLaplacianKernel,
-    SeriesKernel,
     Sphere,
     Walks,
     compute_signatures,
     grid_graph,
     knn_graph,
 )
-from manifoldrf.signatures.teachers import choose_form, make_plan, row_memory
+from manifoldrf.kernels import CosineKernel, PowerKernel, RegularizedLaplacianKernel, SeriesKernel
+from manifoldrf.signatures.teachers import choose_form, row_memory
 
 KERNEL = DiffusionKernel(4.0)
 TEACHERS = [
@@ -86,18 +83,6 @@ def test_bits_depend_on_the_node_and_the_seed_alone(teacher):
     if not isinstance(teacher, Exact):
         others = [dense(compute([0, 5], teacher=teacher, seed=seed).rows) for seed in (1, 2, None, None)]
         assert all((a != b).any() for k, a in enumerate(others) for b in others[:k])
-
-
-@pytest.mark.parametrize("teacher", TEACHERS, ids=str)
-def test_parts_on_other_machines_give_the_same_bits(teacher):
-    graph, whole = graph_of("knn"), compute(teacher=teacher, seed=3)
-    plan, nodes = make_plan(graph, KERNEL, None, teacher, asymmetric=False, seed=3)
-    sent = pickle.loads(pickle.dumps(plan))
-    batches = np.split(nodes, [40, 41])
-    found = plan.joined([sent.worker(graph)(batch, 1, lambda *told: None) for batch in batches], nodes, 0.0)
-    np.testing.assert_array_equal(dense(found.rows), dense(whole.rows))
-    assert found.n_steps == whole.n_steps
-    assert found.error_bound == whole.error_bound
 
 
 @pytest.mark.parametrize("teacher", TEACHERS, ids=str)

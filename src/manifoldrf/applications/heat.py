@@ -22,15 +22,7 @@ from manifoldrf._validation import (
     check_spread,
     reject,
 )
-from manifoldrf.applications.interpolation import (
-    WIDEST,
-    Action,
-    InterpolationWarning,
-    Problem,
-    check_known,
-    finish_means,
-    weighted_means,
-)
+from manifoldrf.applications.interpolation import WIDEST, Action, Problem, check_known, finish_means, weighted_means
 from manifoldrf.features.rules import WalkStep
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.cleaning import clean_cloud, merge_copies
@@ -122,8 +114,7 @@ def smooth(
         if len(lengths) and width < 0.1 * np.median(lengths):  # white noise on 1000 vertices changes by .4 %
             warn_user(
                 f"The filter is {width:.3g} wide (fwhm), the median edge of the mesh {np.median(lengths):.3g}: the "
-                "field is hardly smoothed (remedy: a larger fwhm or t).",
-                InterpolationWarning,
+                "field is hardly smoothed (remedy: a larger fwhm or t)."
             )
         # The tiniest triangles set the length of a step of the mesh; even nodes take far fewer than 100,000.
         by_nodes = time > 1e5 * float(graph.step_time or time)
@@ -136,8 +127,7 @@ def smooth(
     n_empty = int(np.isnan(found).any(axis=1).sum())
     if n_empty:
         warn_user(
-            f"{n_empty} of {graph.n_nodes} nodes are in components without a known value: the field is NaN there.",
-            InterpolationWarning,
+            f"{n_empty} of {graph.n_nodes} nodes are in components without a known value: the field is NaN there."
         )
     return np.asarray(found[:, 0] if values.is_vector else found)
 

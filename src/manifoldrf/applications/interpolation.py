@@ -43,7 +43,7 @@ from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
 from manifoldrf.kernels.named_kernels import DiffusionKernel
 
-__all__ = ["FieldInterpolator", "InterpolationWarning"]
+__all__ = ["FieldInterpolator"]
 
 BoolArray = NDArray[np.bool_]
 # K: columns at the sources (n, c) -> columns at the targets (q, c), without forming the matrix.
@@ -52,22 +52,6 @@ METHODS = ("auto", "kernel", "gp", "harmonic", "biharmonic")
 WIDEST = 1e6  # largest tau: the action takes 7000 products there and does not converge beyond
 # Above this size the Gaussian process would take longer than all other methods of "auto" (minutes on two cores).
 GP_NODES = 20_000
-
-
-class InterpolationWarning(UserWarning):
-    """A field that has holes, or nodes that no known value reaches well.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from manifoldrf.applications.interpolation import FieldInterpolator, InterpolationWarning
-    >>> line = [[float(i)] for i in range(60)]
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always", InterpolationWarning)
-    ...     model = FieldInterpolator("kernel", tau=0.1).fit(line, [float(i) for i in range(60)], known=[0, 1, 59])
-    >>> len(caught), float(model.predict()[20])
-    (1, 1.0)
-    """
 
 
 @stored
@@ -374,15 +358,13 @@ class FieldInterpolator(SavedEstimator):
         if n:
             warn_user(
                 f"{parts} components, with {n} of {graph.n_nodes} nodes, have no known value: the field is NaN "
-                "there (remedy: a known value in each, or edges between components).",
-                InterpolationWarning,
+                "there (remedy: a known value in each, or edges between components)."
             )
         if nearest:
             warn_user(
                 f"{nearest} of {graph.n_nodes} nodes are so far from all known ones that the kernel with tau = "
                 f"{self.tau_:g} does not reach them: they take the value of the nearest known node along the edges "
-                "(remedy: a larger tau, or method='harmonic').",
-                InterpolationWarning,
+                "(remedy: a larger tau, or method='harmonic')."
             )
 
     def _check_loaded(self) -> None:

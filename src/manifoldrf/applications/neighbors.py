@@ -106,7 +106,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         counts = np.bincount(self._labels)
         if len(counts) > 2 and self.classes_[0] == -1 and 2 * counts[0] > len(self._labels):
             # In other classifiers of scikit-learn -1 marks unlabelled points.
-            warn_user("-1 is an ordinary class here: pass unlabelled points as `cloud`.", UserWarning)
+            warn_user("-1 is an ordinary class here: pass unlabelled points as `cloud`.")
         self._rows, self._norms2, self.weights_ = X, _squares(X), np.ones(len(self._labels))
         if self.ranking in ("share", "balanced"):
             given = X if cloud is None else self._checked(cloud, "cloud")

@@ -38,7 +38,6 @@ from manifoldrf._validation import (
 )
 from manifoldrf.applications import processes
 from manifoldrf.applications.saving import SavedEstimator
-from manifoldrf.features.errors import FeatureWarning
 from manifoldrf.features.fit import FitOptions, FrozenParamsMixin, discretise, spacing_of
 from manifoldrf.features.graph_features import GraphRandomFeatures, check_nodes
 from manifoldrf.features.graph_kernel import FarQueryWarning
@@ -256,7 +255,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         The whole space, of which the data are a few points; None to use the data themselves. Of a graph without
         points, also one of another library or a sparse matrix, the data are nodes. Fewer than 200 data do
         not show a space: without a space, kernel and graph, K is then the Gaussian kernel exp(-|x - y|^2 / 4t) of
-        the coordinates, with a :class:`FeatureWarning`.
+        the coordinates, with a :class:`ManifoldWarning`.
     n_features : int or {"auto", "all"}, default="auto"
         "auto": anchors .7 times as far apart as features are wide, from 256 to 2048. "all" is the exact kernel of
         the graph at its nodes. The search takes O(m^3) time, and leaves out kernels that need more features.
@@ -381,8 +380,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         if None in (variance, noise) and not np.ptp(targets, axis=0).any():
             warn_user(
                 "`y` is constant: it tells nothing about time, variance and noise, and the standard deviations of "
-                "predictions are almost zero (remedy: give `variance` and `noise_variance`, with optimize=False).",
-                FeatureWarning,
+                "predictions are almost zero (remedy: give `variance` and `noise_variance`, with optimize=False)."
             )
             optimize = False  # all times are equally likely
         given = self.space, self.kernel, self.graph
@@ -686,8 +684,7 @@ class _Stretched:
             warn_user(
                 f"The best kernel, {shortened(top)}, has the shortest time of the graph, two of its steps: data "
                 "that vary within shorter distances are taken for noise. Remedies: a kernel with a smaller t, for "
-                "which a graph of shorter steps is built; more points in the space.",
-                FeatureWarning,
+                "which a graph of shorter steps is built; more points in the space."
             )
         return _Found(top, found, trials, posterior)
 
@@ -758,8 +755,7 @@ class _Coordinates(_Common):
         _check_options(model, streams)
         warn_user(
             f"{len(points)} data are too few to show the space they are from: the process uses straight distances "
-            "between their coordinates (remedy: give the `space`, such as more points without values or a mesh).",
-            FeatureWarning,
+            "between their coordinates (remedy: give the `space`, such as more points without values or a mesh)."
         )
         centre, extent = points.mean(axis=0), float(np.ptp(points, axis=0).max()) or 1.0
         gaps = cKDTree(points).query(points, 2)[0][:, 1]
@@ -1056,8 +1052,7 @@ def on_space(on: Any, numbers: Any) -> Any:
         warn_user(
             f"{n_off} of {len(on)} labels are off the space, where features are zero, and are left out of the fit: "
             f"rows {text} of `X`. Such points may be outliers of the cloud (remedy: check their units and "
-            "coordinates, or leave them out).",
-            FeatureWarning,
+            "coordinates, or leave them out)."
         )
     return np.flatnonzero(on)
 

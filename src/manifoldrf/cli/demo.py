@@ -61,7 +61,7 @@ def demo(
     with (
         folder_for_results(out, "out") as folder,
         progress("demo", quiet=output.silent) as report,
-        without_warnings(manifoldrf.FeatureWarning, manifoldrf.GraphWarning),  # the table shows their errors
+        without_warnings(manifoldrf.ManifoldWarning),  # the table shows their errors
     ):
         for done, (name, space) in enumerate(spaces.items()):
             report(name, done, 5)

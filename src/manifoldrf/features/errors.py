@@ -9,7 +9,7 @@ from scipy import sparse
 
 from manifoldrf._codec import stored
 from manifoldrf._random import Streams
-from manifoldrf._runtime import one_blas_thread, warn_user, without_warnings
+from manifoldrf._runtime import ManifoldWarning, one_blas_thread, warn_user, without_warnings
 from manifoldrf._validation import FloatArray
 from manifoldrf.features.graph_kernel import GraphKernel
 from manifoldrf.features.rules import WalkStep, interpolation_rule
@@ -21,29 +21,14 @@ from manifoldrf.kernels.abstract_kernel import ScaledKernel
 from manifoldrf.kernels.named_kernels import HeatKernel, PowerKernel
 from manifoldrf.metrics import relative_error
 
-__all__ = ["ErrorEstimate", "FeatureWarning"]
+__all__ = ["ErrorEstimate"]
 
 POOR, USELESS = 0.1, 0.5  # errors above which features are less accurate than expected, and say little
 
 
-class FeatureWarning(UserWarning):
-    """Features work but are less accurate than they should be: too few, or no rule can follow the kernel.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from manifoldrf import FeatureWarning, HeatKernel, ManifoldRandomFeatures, Sphere
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always", FeatureWarning)
-    ...     features = ManifoldRandomFeatures(HeatKernel(0.05), n_features=20).fit(Sphere())
-    >>> print(str(caught[0].message).partition(":")[0])
-    20 features are too few
-    """
-
-
 def warn(text: str, *, useless: bool = False) -> None:
     """Warn; a command prints that a model is useless even if it is to be quiet."""
-    warning: Any = FeatureWarning(text)
+    warning: Any = ManifoldWarning(text)
     warning.useless = useless
     warn_user(warning)
 

@@ -150,8 +150,6 @@ class FeatureMap:
 
         The measure is interpolated between nodes, within the range of its values.
         """
-        if self._own_power == 0:
-            return np.ones(len(placed))
         measure = self.kernel.measure
         logs = np.log(np.maximum(measure, measure[measure > 0].min()))
         found = rows_of(self._interpolation, placed, n_jobs) @ logs
@@ -185,7 +183,7 @@ class FeatureMap:
             placed = self.graph.placed(queries, n_jobs)
             window = self.kernel.window(queries, placed)
             columns = np.full(len(self.anchors), self.output_scale if absolute else 1.0)
-            factors = window * self.own(placed, n_jobs)
+            factors = window * self.own(placed, n_jobs) if self._own_power else window
             if side == "right" and self.kernel.asymmetric:
                 found = rows_of(self._interpolation, placed, n_jobs)[:, self.anchors]
             else:

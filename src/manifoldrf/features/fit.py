@@ -7,7 +7,6 @@ bounded.
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -16,7 +15,7 @@ from scipy import linalg, optimize, sparse
 
 from manifoldrf._codec import stored
 from manifoldrf._random import Streams
-from manifoldrf._runtime import quick_map, stage_of, warn_user, without_warnings
+from manifoldrf._runtime import stage_of, warn_user
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -27,11 +26,11 @@ from manifoldrf._validation import (
     check_progress,
     reject,
 )
-from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, FeatureWarning, warn
+from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, warn
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.graph_kernel import STEP_SHARE, GraphKernel, Teaching, signature_table
 from manifoldrf.features.graphs import HeatGraph, KnnGraph, MeshGraph, build_graph, function_values
-from manifoldrf.features.rules import WalkStep, interpolation_rule, row_spans, symmetric_product
+from manifoldrf.features.rules import WalkStep, interpolation_rule, symmetric_product
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -42,7 +41,7 @@ from manifoldrf.kernels.named_kernels import HeatKernel, shifted
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
 from manifoldrf.metrics import frobenius, relative_error
 from manifoldrf.paper import Network, TrainingInfo, fit_network
-from manifoldrf.signatures.teachers import Signatures, check_kernel, check_teacher, compute_signatures, row_memory
+from manifoldrf.signatures.teachers import check_kernel, check_teacher, row_memory
 
 FIELDS = ("auto", "step", "interpolated")
 ANCHORS = ("farthest", "iid", "all")
@@ -63,12 +62,7 @@ class FitOptions(Teaching):
     quadrature: str
 
     @classmethod
-    def of(
-        cls,
-        params: dict[str, Any],
-        streams: Streams | None = None,
-        compute: Callable[..., Signatures] = compute_signatures,
-    ) -> "FitOptions":
+    def of(cls, params: dict[str, Any], streams: Streams | None = None) -> "FitOptions":
         """Check the parameters of the estimator."""
         streams = streams or Streams.from_seed(params["random_state"], "random_state")
         kernel, graph, field, n_features = (params[name] for name in ("kernel", "graph", "field", "n_features"))
@@ -96,7 +90,6 @@ class FitOptions(Teaching):
             seed=int(streams.generator("features.signatures").integers(2**62)),
             n_jobs=check_jobs(params["n_jobs"]),
             progress=check_progress(params["verbose"]),
-            compute=compute,
             streams=streams,
             kernel=kernel,
             n_features=n_features,
@@ -163,14 +156,9 @@ class FitRecord:
     training: TrainingInfo | None = None
 
 
-def fit_features(space: Any, options: FitOptions, learner: str | None = None) -> tuple[FeatureMap, FitRecord]:
-    """Fit features to a space, as returned by ``check_space``.
-
-    A ``learner`` needs features with one side: others are refused as soon as the kernel is known on the graph.
-    """
+def fit_features(space: Any, options: FitOptions) -> tuple[FeatureMap, FitRecord]:
+    """Fit features to a space, as returned by ``check_space``."""
     kernel, notes, series_error = discretise(space, options)
-    if learner is not None and kernel.asymmetric:
-        reject("features", f"features with one side in {learner}", f"those of {kernel.stated!r}"[:200])
     with stage_of(options.progress, "anchors"):
         anchors = choose_anchors(kernel, options)
     with stage_of(options.progress, "weights"):
@@ -302,14 +290,13 @@ def _warn_of_number(kernel: GraphKernel, m: int, options: FitOptions) -> None:
     ratio = spacing_of(kernel.volume, m, kernel.dim) / kernel.width
     if m > n and options.anchors != "iid":
         text = f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each."
-        warn_user(text, FeatureWarning)
+        warn_user(text)
     elif ratio > 1.2 and m < n and options.anchors != "iid":
         needed = anchors_needed(kernel, 1.0)
         warn_user(
             f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "
             f"features of this kernel are wide ({kernel.width:.2g}), and sums over them are several per cent off "
-            f"(remedy: n_features={needed if needed < n else repr('all')}, or a wider kernel).",
-            FeatureWarning,
+            f"(remedy: n_features={needed if needed < n else repr('all')}, or a wider kernel)."
         )
 
 
@@ -362,13 +349,7 @@ def gram(rows: Any, weights: FloatArray, n_jobs: int = 1) -> FloatArray:
     if rows.shape[0] * rows.shape[1] > 5e7:
         scaled = (rows @ sparse.diags_array(roots)).tocsr()
         return np.asarray((scaled @ scaled.T).toarray())
-    dense = np.zeros(rows.shape)
-
-    def fill(span: slice) -> None:
-        np.multiply(as_dense(rows[span]), roots, out=dense[span])
-
-    quick_map(fill, row_spans(len(dense)), n_jobs)
-    return symmetric_product(dense, n_jobs)
+    return symmetric_product(as_dense(rows) * roots, n_jobs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -597,9 +578,8 @@ def held_out_error(map_: FeatureMap, reference: Reference, n_jobs: int) -> Error
 
 
 def dense_rows(map_: FeatureMap, points: FloatArray, n_jobs: int, *, side: str = "left") -> FloatArray:
-    """Features of points of the space in the unit of the measure, without warnings: some nodes may count as far."""
-    with without_warnings(Warning):
-        return as_dense(map_.rows(points, n_jobs, side=side, absolute=False)[0])
+    """Features of points of the space in the unit of the measure."""
+    return as_dense(map_.rows(points, n_jobs, side=side, absolute=False)[0])
 
 
 def _check_function(

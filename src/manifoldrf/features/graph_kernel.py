@@ -1,6 +1,5 @@
 """A kernel on the graph of a space with the units of both, and tables of its signatures."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, get_type_hints
@@ -11,7 +10,7 @@ from scipy.stats import chi2
 
 from manifoldrf._codec import check_types, stored
 from manifoldrf._random import SeedLike
-from manifoldrf._runtime import Progress, silent, warn_user
+from manifoldrf._runtime import ManifoldWarning, Progress, silent, warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
 from manifoldrf.geometry.csr import check_amounts, reciprocal, row_peaks, select_entries
 from manifoldrf.geometry.graphs import Graph
@@ -22,7 +21,7 @@ from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.geometry.spaces import AbstractSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.signatures.teachers import Exact, Signatures, choose_form, compute_signatures, row_memory
+from manifoldrf.signatures.teachers import Exact, choose_form, compute_signatures, row_memory
 
 __all__ = ["FarQueryWarning"]
 
@@ -188,12 +187,12 @@ class GraphKernel:
         distances, nodes = self.graph._search.knn(placed, 1)
         distances, reaches = distances[:, 0], self.reaches[nodes[:, 0]]
         away = np.flatnonzero(distances > reaches)
-        if self._mesh is not None and len(away):  # far from all nodes, but maybe inside a large face
+        if len(away) and self._mesh is not None:  # far from all nodes, but maybe inside a large face
             distances[away] = self.distance(queries[away])
         if placed is not queries:  # farther from the surface than noise is
-            moved = np.linalg.norm(queries - placed, axis=1)
-            distances = np.hypot(distances, np.maximum(moved - self._noise, 0.0))
-        reaches = reaches + self._noise  # which moves points beyond an edge, too
+            moved, noise = np.linalg.norm(queries - placed, axis=1), self._noise
+            distances = np.hypot(distances, np.maximum(moved - noise, 0.0))
+            reaches = reaches + noise  # which moves points beyond an edge, too
         with np.errstate(divide="ignore", invalid="ignore"):
             beyond = np.where(distances <= reaches, 0.0, np.clip(distances / reaches - 1.0, 0.0, 1.0))
         return np.asarray((1 - beyond) ** 2 * (1 + 2 * beyond))
@@ -207,7 +206,6 @@ class Teaching:
     seed: SeedLike = None
     n_jobs: int = 1
     progress: Progress = silent
-    compute: Callable[..., Signatures] = compute_signatures  # here or on other machines
 
 
 # Entries below this share of the largest in their column are dropped from tables that one more step follows: the
@@ -249,7 +247,7 @@ def signature_table(
 
     for start in range(0, len(sources), size):
         some = sources[start : start + size]
-        found = teaching.compute(
+        found = compute_signatures(
             graph,
             series,
             some,
@@ -280,7 +278,7 @@ def without_negligible(matrix: Any, share: float) -> Any:
     return result
 
 
-class FarQueryWarning(UserWarning):
+class FarQueryWarning(ManifoldWarning):
     """Some transformed points are not on the space: their features fade to zero.
 
     Parameters

@@ -21,7 +21,7 @@ from manifoldrf._validation import (
 )
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.cleaning import check_noise, estimate_dimension
-from manifoldrf.geometry.graphs import Graph, GraphWarning
+from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import check_steps, heat_graph, space_of
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
@@ -194,8 +194,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
         if space.dim > _MOST_DIMS:
             warn_user(
                 f"The points have about {space.dim} dimensions: no low-dimensional structure was found. Features "
-                "are those of the graph of nearest neighbours; compare them with a Gaussian kernel.",
-                GraphWarning,
+                "are those of the graph of nearest neighbours; compare them with a Gaussian kernel."
             )
         return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps, dim=space.dim)
     return _heat_graph(X, space, kernel, given, n_jobs)
@@ -312,7 +311,7 @@ def _check_cloud(points: FloatArray) -> None:
     # Few clouds need a look at all points, which may fill the memory.
     kind = _shape_of(points[:1000]) and _shape_of(points)
     if kind == "line":
-        warn_user("All points of X lie on one straight line: the features are those of a line.", GraphWarning)
+        warn_user("All points of X lie on one straight line: the features are those of a line.")
     elif kind:
         reject("X", "at least three distinct points", f"{kind} for {len(points)} points")
     # Of the middle nine tenths: one far point would say more about a column than all others.
@@ -327,8 +326,7 @@ def _check_cloud(points: FloatArray) -> None:
         warn_user(
             f"Column {large} of X (counted from 0) varies {float(f'{ratio:.2g}'):g} times as much as column "
             f"{small}, so distances hardly depend on the latter (remedy: if they have different units, scale the "
-            "columns, for example with scikit-learn's StandardScaler).",
-            GraphWarning,
+            "columns, for example with scikit-learn's StandardScaler)."
         )
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from manifoldrf._codec import check_types, save_value, stored
 from manifoldrf._files import html_table
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import one_blas_thread, quiet_underflow, warn_user, without_warnings
+from manifoldrf._runtime import ManifoldWarning, one_blas_thread, quiet_underflow, warn_user, without_warnings
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -33,20 +33,20 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
-from manifoldrf.features.errors import USELESS, ErrorEstimate, FeatureWarning, brief, graph_error, warn
+from manifoldrf.features.errors import USELESS, ErrorEstimate, brief, graph_error, warn
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.fit import FitOptions, FitRecord, FrozenParamsMixin, fit_features
 from manifoldrf.features.graph_kernel import warn_of_far
 from manifoldrf.features.graphs import KnnGraph
 from manifoldrf.features.rules import product
 from manifoldrf.features.times import PreparedPoints, TimeRange, check_in_range, check_times
-from manifoldrf.geometry.graphs import Graph, GraphWarning, as_space
+from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams, ScaledKernel
 from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel
 from manifoldrf.paper import Network, TrainingInfo
-from manifoldrf.signatures.teachers import Walks, compute_signatures
+from manifoldrf.signatures.teachers import Walks
 
 __all__ = ["ManifoldRandomFeatures", "heat_signature"]
 
@@ -210,6 +210,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         )
         return recipe.set_params(**changes)
 
+    @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
     def fit(self, X: Any, y: Any = None) -> Self:
         """Discretise the space, compute signatures and choose weights and field.
 
@@ -222,19 +223,14 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         y : ignored
         """
         del y
-        return self._fit(X)
-
-    @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
-    def _fit(self, X: Any, compute: Any = compute_signatures, learner: str | None = None) -> Self:
-        """Fit with signatures from ``compute``, which may use other machines; errors name the learner."""
         space = check_space(self, X)
         if hasattr(self, "times_"):  # of an earlier fit
             del self.times_
-        options = FitOptions.of(self.get_params(deep=False), compute=compute)
+        options = FitOptions.of(self.get_params(deep=False))
         self._streams = options.streams
         if self.times is not None:
             return self._fit_times(space, options)
-        self.map_, self.record_ = fit_features(space, options, learner)
+        self.map_, self.record_ = fit_features(space, options)
         self._error: tuple[ErrorEstimate, bool] | None = self.record_.error, False
         return self
 
@@ -248,9 +244,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             member: Any = clone(self).set_params(kernel=HeatKernel(t), times=None, normalize=False)
             member.random_state = options.streams.generator(f"times.{t!r}")
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
-            hidden = (FeatureWarning, GraphWarning) if t > times[0] else ()
-            with without_warnings(*hidden):
-                member._fit(space, options.compute)
+            with without_warnings(*[ManifoldWarning][: t > times[0]]):
+                member.fit(space)
             return member.map_, member.record_.error
 
         self.times_ = TimeRange.fit(fit_at, times, options.n_jobs)

@@ -88,7 +88,7 @@ def knn_graph(
     -------
     Graph
         Affinities that underflow are not edges: a point far from all others becomes an isolated node, with a
-        :class:`GraphWarning`.
+        :class:`ManifoldWarning`.
 
     Examples
     --------

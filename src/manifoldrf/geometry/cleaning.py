@@ -53,7 +53,7 @@ _SIGNAL = 14.0
 
 @dataclass(frozen=True, eq=False)
 class CleanCloud:
-    """A cloud without copies, noise and outliers; made by :func:`clean_cloud`.
+    """A cloud without copies, noise and outliers; made by :func:`.clean_cloud`.
 
     Attributes
     ----------
@@ -78,7 +78,8 @@ class CleanCloud:
     Examples
     --------
     >>> import numpy as np
-    >>> from manifoldrf import Sphere, clean_cloud
+    >>> from manifoldrf import Sphere
+    >>> from manifoldrf.geometry import clean_cloud
     >>> far = np.random.default_rng(0).uniform(-1.5, 1.5, size=(20, 3))
     >>> cloud = clean_cloud(np.vstack([Sphere().sample(2000, seed=0), far]))
     >>> cloud.dim, cloud.noise_std, 15 < cloud.n_outliers <= 20
@@ -113,7 +114,7 @@ def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractMa
 
     A ball around a point of a space of dimension d holds a number of points that grows like radius^d, so
     log(24 / 6) / d is the mean of log(r_24 / r_6), with r_k the distance to the k-th neighbour. Noise fills all
-    coordinates at such small distances; :func:`clean_cloud` recognises it.
+    coordinates at such small distances; :func:`.clean_cloud` recognises it.
 
     Parameters
     ----------
@@ -130,7 +131,8 @@ def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractMa
 
     Examples
     --------
-    >>> from manifoldrf import Sphere, estimate_dimension
+    >>> from manifoldrf import Sphere
+    >>> from manifoldrf.geometry import estimate_dimension
     >>> estimate_dimension(Sphere().sample(2000, seed=0))
     2
     """
@@ -186,7 +188,8 @@ def clean_cloud(
     Examples
     --------
     >>> import numpy as np
-    >>> from manifoldrf import Sphere, clean_cloud
+    >>> from manifoldrf import Sphere
+    >>> from manifoldrf.geometry import clean_cloud
     >>> sphere = Sphere().sample(2000, seed=0)
     >>> cloud = clean_cloud(sphere + 0.05 * np.random.default_rng(0).normal(size=sphere.shape))
     >>> cloud.dim, 0.04 < cloud.noise_std < 0.06

@@ -53,15 +53,11 @@ from manifoldrf.geometry.neighbors import NeighborSearch, check_on_metric
 from manifoldrf.geometry.objects import read_affinity, recognise
 from manifoldrf.geometry.sampling import sample_blocks
 
-__all__ = ["Graph", "GraphWarning"]
+__all__ = ["Graph"]
 
 DROP_THEM = "drop them with numpy.unique(points, axis=0)"
 MERGE_THEM = "merge them, or the surface is cut open there"
 _ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, to bound memory
-
-
-class GraphWarning(UserWarning):
-    """A graph is usable but probably not intended: it has separate pieces, duplicates or isolated nodes."""
 
 
 class AbstractExtension(abc.ABC):
@@ -506,4 +502,4 @@ def report_problems(graph: Graph, remedy: str, nearest: FloatArray | None = None
     if pieces > 1:
         problems.append(f"it has {pieces} pieces that are not connected (remedy: {remedy}, or one graph per piece)")
     if problems:
-        warn_user(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.", GraphWarning)
+        warn_user(f"Graph of {graph.n_nodes} nodes: {'; '.join(problems)}.")

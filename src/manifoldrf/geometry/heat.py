@@ -22,7 +22,6 @@ from manifoldrf.geometry.graphs import (
     DROP_THEM,
     AbstractExtension,
     Graph,
-    GraphWarning,
     as_space,
     check_positive_float,
     report_problems,
@@ -114,7 +113,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     metric : AbstractManifold, optional
         Measure distances along this manifold; the points are nodes.
     noise_std : "auto" or float, default="auto"
-        Standard deviation of the noise in each coordinate of a cloud, see :func:`clean_cloud`.
+        Standard deviation of the noise in each coordinate of a cloud, see :func:`.clean_cloud`.
     volumes : array-like of shape (n,), optional
         The volume each point stands for, if it is known; the points are nodes.
     n_jobs : int, default=-1
@@ -201,8 +200,7 @@ def _sinkhorn(gaussian: Any, mu: FloatArray) -> FloatArray:
     warn_user(
         f"The Sinkhorn scaling stopped after {_SINKHORN_ROUNDS} rounds with a residual of {residual:.1e}. Causes: "
         "(a) volumes that differ by many orders of magnitude, (b) nodes with very few neighbours. "
-        "Remedy: a larger t.",
-        GraphWarning,
+        "Remedy: a larger t."
     )
     return scaling
 

@@ -48,7 +48,7 @@ def thin(points: ArrayLike, n: int) -> IntArray:
     Examples
     --------
     >>> import numpy as np
-    >>> from manifoldrf import thin
+    >>> from manifoldrf.geometry import thin
     >>> line = np.arange(101.0)[:, None]
     >>> thin(line, 5).tolist()
     [0, 100, 50, 25, 75]

@@ -1,1 +1,7 @@
-"""Kernels as power series of the walk operator."""
+"""Kernels as power series of the walk operator; those that few need have no name at the top."""
+
+from manifoldrf.kernels.named_kernels import CosineKernel as CosineKernel
+from manifoldrf.kernels.named_kernels import PowerKernel as PowerKernel
+from manifoldrf.kernels.named_kernels import RandomWalkKernel as RandomWalkKernel
+from manifoldrf.kernels.named_kernels import RegularizedLaplacianKernel as RegularizedLaplacianKernel
+from manifoldrf.kernels.series import SeriesKernel as SeriesKernel

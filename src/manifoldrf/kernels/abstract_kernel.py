@@ -99,7 +99,8 @@ class AbstractKernel(FrozenParams, ABC):
 
     Examples
     --------
-    >>> from manifoldrf import AbstractKernel, DiffusionKernel, PowerKernel
+    >>> from manifoldrf import AbstractKernel, DiffusionKernel
+    >>> from manifoldrf.kernels import PowerKernel
     >>> kernel = 2 * DiffusionKernel(5.0) + PowerKernel(2)
     >>> isinstance(kernel, AbstractKernel), kernel.get_params()["right__n"]
     (True, 2)

@@ -90,7 +90,7 @@ class PowerKernel(AbstractKernel):
 
     Examples
     --------
-    >>> from manifoldrf import PowerKernel
+    >>> from manifoldrf.kernels import PowerKernel
     >>> PowerKernel(4).modulation(4).tolist()
     [0.0, 0.0, 1.0, 0.0]
     """
@@ -137,7 +137,7 @@ class RegularizedLaplacianKernel(AbstractKernel):
 
     Examples
     --------
-    >>> from manifoldrf import RegularizedLaplacianKernel
+    >>> from manifoldrf.kernels import RegularizedLaplacianKernel
     >>> RegularizedLaplacianKernel(scale=1.0, power=2).coefficients(4).round(6).tolist()
     [0.25, 0.25, 0.1875, 0.125]
     """
@@ -180,7 +180,7 @@ class RandomWalkKernel(AbstractKernel):
 
     Examples
     --------
-    >>> from manifoldrf import RandomWalkKernel
+    >>> from manifoldrf.kernels import RandomWalkKernel
     >>> RandomWalkKernel(a=2.0, p=4).modulation(4).tolist()
     [1.0, 2.0, 1.0, 0.0]
     >>> RandomWalkKernel(a=2.0, p=3).is_positive
@@ -229,7 +229,7 @@ class CosineKernel(AbstractKernel):
 
     Examples
     --------
-    >>> from manifoldrf import CosineKernel
+    >>> from manifoldrf.kernels import CosineKernel
     >>> CosineKernel().is_positive
     False
     """

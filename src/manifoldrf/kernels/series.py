@@ -40,7 +40,7 @@ class SeriesKernel(AbstractKernel):
 
     Examples
     --------
-    >>> from manifoldrf import SeriesKernel
+    >>> from manifoldrf.kernels import SeriesKernel
     >>> SeriesKernel([1.0, 4.0, 4.0]).modulation(4).tolist()
     [1.0, 2.0, 0.0, 0.0]
     >>> SeriesKernel([1.0, 0.5]).is_positive
@@ -104,7 +104,8 @@ class SeriesKernel(AbstractKernel):
         Examples
         --------
         >>> import numpy as np
-        >>> from manifoldrf import DiffusionKernel, SeriesKernel, Sphere, knn_graph
+        >>> from manifoldrf import DiffusionKernel, Sphere, knn_graph
+        >>> from manifoldrf.kernels import SeriesKernel
         >>> graph = knn_graph(Sphere().grid(300))
         >>> rng = np.random.default_rng(0)
         >>> i, j = rng.integers(0, 300, 2000), rng.integers(0, 20, 2000)
@@ -154,11 +155,12 @@ class SeriesKernel(AbstractKernel):
 
 
 class SeriesFit(NamedTuple):
-    """Result of :meth:`SeriesKernel.fit`.
+    """Result of :meth:`.SeriesKernel.fit`.
 
     Examples
     --------
-    >>> from manifoldrf import Graph, SeriesKernel
+    >>> from manifoldrf import Graph
+    >>> from manifoldrf.kernels import SeriesKernel
     >>> graph = Graph.from_affinity([[0, 1], [1, 0]])
     >>> kernel, error, _ = SeriesKernel.fit(graph, [0, 0, 1, 1], [0, 1, 0, 1], [2, 3, 3, 2], degree=1)
     >>> [round(value, 6) for value in kernel.alpha], error < 1e-12

@@ -1,7 +1,6 @@
 """Signatures of nodes: the teachers that compute them, and the object that holds them.
 
-A plan decides once what to compute and can be sent to other machines. ``plan.worker(graph)`` prepares the graph,
-and the worker computes the rows of some nodes; they do not depend, to the last bit, on which others it computes.
+The rows of a node do not depend, to the last bit, on the other nodes that are asked for.
 """
 
 import functools
@@ -39,7 +38,6 @@ from manifoldrf.signatures.walks import Law, pack_table, run_walks
 
 __all__ = ["Counts", "Exact", "Signatures", "Walks", "compute_signatures"]
 
-Worker = Callable[[IntArray, int, Progress], "Part"]  # (nodes, n_jobs, progress)
 Engine = Callable[[IntArray], Any]  # starts to (counts, nodes, values, variances or a bound, steps)
 
 
@@ -271,14 +269,6 @@ def compute_signatures(
     True
     """
     start, jobs = time.perf_counter(), check_jobs(n_jobs)
-    plan, picked = make_plan(graph, kernel, nodes, teacher, asymmetric=asymmetric, seed=seed)
-    return plan.joined([plan.worker(graph)(picked, jobs, progress)], picked, start)
-
-
-def make_plan(
-    graph: Graph, kernel: AbstractKernel, nodes: Any, teacher: Any, *, asymmetric: bool, seed: SeedLike
-) -> "tuple[Plan, IntArray]":
-    """Check the arguments of :func:`compute_signatures` and decide what they leave open; returns plan and nodes."""
     series = series_of(check_kernel(kernel).on(graph), asymmetric=asymmetric)
     # A copy: the caller may change the array later.
     picked = np.arange(graph.n_nodes) if nodes is None else np.array(check_indices(nodes, "nodes", graph.n_nodes))
@@ -286,8 +276,31 @@ def make_plan(
     chosen = check_teacher(teacher)
     if isinstance(chosen, Exact) and chosen.form == "auto":
         chosen = Exact(chosen.tol, choose_form(graph, series, len(picked), chosen.tol))
-    law = survival_law(series, chosen) if isinstance(chosen, Walks | Counts) else None
-    return Plan(chosen, series, asymmetric, law, Streams.from_seed(seed).key("signatures.walks 0")), picked
+    if isinstance(chosen, Walks):
+        table = pack_table(*csr_parts(graph.operator), weighted=chosen.transitions == "weighted")
+        law, key = survival_law(series, chosen), Streams.from_seed(seed).key("signatures.walks 0")
+        settings = law, chosen.n_walks, chosen.n_batches, key, chosen.coupling
+        found = _sparse_rows(functools.partial(run_walks, table, *settings), graph.n_nodes, picked, jobs, progress)
+    elif isinstance(chosen, Counts):
+        counted = build_count_table(*csr_parts(graph.affinity))
+        law, key = survival_law(series, chosen), Streams.from_seed(seed).key("signatures.walks 0")
+        engine = functools.partial(propagate_counts, counted, law, chosen.n_walks, chosen.n_batches, key)
+        found = _sparse_rows(engine, graph.n_nodes, picked, jobs, progress)
+    elif not isinstance(chosen, Exact):
+        found = _own_rows(chosen, graph, series, picked), 0, None, None
+    elif chosen.form == "sparse":
+        n_terms = series.truncation(max(chosen.tol / 2, TOLERANCES.low))
+        frontier = _frontier(graph, series.coefficients(n_terms), chosen.tol)
+        found = _sparse_rows(frontier, graph.n_nodes, picked, jobs, progress)
+    else:
+        expansion = series.expansion(chosen.tol)
+        rows = rows_of_expansion(expansion, best_matrix(expansion, graph), picked, jobs, progress)
+        largest = chosen.tol * float(np.abs(series.spectral(np.linspace(-1, 1, 513))).max())
+        if series.series_is_nonnegative:  # entries are sums of nonnegative terms, up to rounding
+            np.maximum(rows, 0.0, out=rows, where=rows >= -largest)
+        found = rows, expansion.degree * graph.operator.nnz * len(picked), None, largest
+    rows, n_steps, stderr, bound = found
+    return Signatures(rows, picked, chosen, asymmetric, n_steps, time.perf_counter() - start, stderr, bound)
 
 
 def check_teacher(teacher: Any) -> Any:
@@ -381,77 +394,18 @@ def survival_law(series: AbstractKernel, teacher: Walks | Counts) -> Law:
     return Law(deposit, words.astype(np.uint64))
 
 
-@dataclass(frozen=True)
-class Part:
-    """Rows of some nodes, with standard errors and a bound of the error where there is one."""
-
-    rows: Any
-    n_steps: int = 0
-    stderr: Any = None
-    bound: float | None = None
+Rows = tuple[Any, int, Any, float | None]  # rows, number of steps, standard errors and bound of the error, if known
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What to compute on a graph."""
-
-    teacher: Any  # Exact with a form, Walks, Counts or the user's function
-    series: AbstractKernel
-    asymmetric: bool
-    law: Any  # Law of walks and counts
-    key: Any
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the rows are sparse, unless a user's function makes them."""
-        return isinstance(self.teacher, Walks | Counts) or getattr(self.teacher, "form", "dense") == "sparse"
-
-    def worker(self, graph: Graph) -> Worker:
-        """Prepare the graph; return a function that computes the rows of nodes."""
-        teacher: Any = self.teacher
-        if isinstance(teacher, Walks):
-            table = pack_table(*csr_parts(graph.operator), weighted=teacher.transitions == "weighted")
-            settings = self.law, teacher.n_walks, teacher.n_batches, self.key, teacher.coupling
-            engine: Engine = functools.partial(run_walks, table, *settings)
-        elif isinstance(teacher, Counts):
-            counted = build_count_table(*csr_parts(graph.affinity))
-            given = self.law, teacher.n_walks, teacher.n_batches, self.key
-            engine = functools.partial(propagate_counts, counted, *given)
-        elif self.is_sparse:
-            n_terms = self.series.truncation(max(teacher.tol / 2, TOLERANCES.low))
-            engine = _frontier(graph, self.series.coefficients(n_terms), teacher.tol)
-        else:
-            return functools.partial(self._dense if isinstance(teacher, Exact) else self._own, graph)
-        return functools.partial(_sparse_rows, engine, graph.n_nodes)
-
-    def _dense(self, graph: Graph, nodes: IntArray, n_jobs: int, progress: Progress) -> Part:
-        expansion = self.series.expansion(self.teacher.tol)
-        rows = rows_of_expansion(expansion, best_matrix(expansion, graph), nodes, n_jobs, progress)
-        bound = self.teacher.tol * float(np.abs(self.series.spectral(np.linspace(-1, 1, 513))).max())
-        if self.series.series_is_nonnegative:  # entries are sums of nonnegative terms, up to rounding
-            np.maximum(rows, 0.0, out=rows, where=rows >= -bound)
-        return Part(rows, expansion.degree * graph.operator.nnz * len(nodes), None, bound)
-
-    def _own(self, graph: Graph, nodes: IntArray, n_jobs: int, progress: Progress) -> Part:
-        del n_jobs, progress
-        found, wanted = self.teacher(graph, self.series, nodes), (len(nodes), graph.n_nodes)
-        if np.shape(found) != wanted:
-            reject("teacher", f"a function that returns rows of shape {wanted}", f"shape {np.shape(found)}")
-        rows = sparse.csr_array(found, dtype=float, copy=True) if sparse.issparse(found) else np.array(found, float)
-        if not np.isfinite(rows.data if sparse.issparse(rows) else rows).all():
-            reject("teacher", "a function that returns finite rows", "one that does not")
-        return Part(rows)
-
-    def joined(self, parts: list[Part], nodes: IntArray, start: float) -> Signatures:
-        """Signatures from the rows of all nodes in order; ``start`` is the time at which the work began."""
-        rows, n_steps, stderr, bound = parts[0].rows, parts[0].n_steps, parts[0].stderr, parts[0].bound
-        if len(parts) > 1:
-            stack = sparse.vstack if sparse.issparse(rows) else np.concatenate
-            rows, n_steps = stack([part.rows for part in parts]), sum(part.n_steps for part in parts)
-            stderr = None if stderr is None else sparse.vstack([part.stderr for part in parts], format="csr")
-            bound = None if bound is None else max(part.bound or 0.0 for part in parts)
-        spent = time.perf_counter() - start
-        return Signatures(rows, nodes, self.teacher, self.asymmetric, n_steps, spent, stderr, bound)
+def _own_rows(teacher: Any, graph: Graph, series: AbstractKernel, nodes: IntArray) -> Any:
+    """Rows by the user's function."""
+    found, wanted = teacher(graph, series, nodes), (len(nodes), graph.n_nodes)
+    if np.shape(found) != wanted:
+        reject("teacher", f"a function that returns rows of shape {wanted}", f"shape {np.shape(found)}")
+    rows = sparse.csr_array(found, dtype=float, copy=True) if sparse.issparse(found) else np.array(found, float)
+    if not np.isfinite(rows.data if sparse.issparse(rows) else rows).all():
+        reject("teacher", "a function that returns finite rows", "one that does not")
+    return rows
 
 
 def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
@@ -474,7 +428,7 @@ def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
     return run
 
 
-def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> Part:
+def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> Rows:
     """Rows by an engine, in threads that take some starts at a time."""
     # Enough starts to pay for a workspace over all nodes, few enough to share among threads and to show progress.
     size = int(np.clip(n_nodes // 4000, 16, 256))
@@ -490,9 +444,9 @@ def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, pro
     parts, shape = (columns.astype(index), ends.astype(index)), (len(nodes), n_nodes)
     rows, n_steps = sparse.csr_array((values, *parts), shape=shape), sum(int(found[4]) for found in results)
     if isinstance(results[0][3], float):
-        return Part(rows, n_steps, None, max(found[3] for found in results))
+        return rows, n_steps, None, max(found[3] for found in results)
     variances = np.concatenate([found[3] for found in results])
     stderr = sparse.csr_array((np.sqrt(variances), *parts), shape=shape, copy=True)
     for matrix in (rows, stderr):
         matrix.eliminate_zeros()  # walks pass through lengths with f_k = 0 without a deposit
-    return Part(rows, n_steps, None if np.isnan(variances).any() else stderr)  # a single batch has no variance
+    return rows, n_steps, None if np.isnan(variances).any() else stderr, None  # a single batch has no variance

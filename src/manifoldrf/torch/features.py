@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._runtime import require, warn_user
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
-from manifoldrf.features.errors import FeatureWarning
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.features.times import FAR, PreparedPoints, TimeRange
 from manifoldrf.geometry.csr import as_dense
@@ -168,7 +167,7 @@ class DifferentiableFeatures(nn.Module):
     precision, accurate to 1e-9 where features are smooth, in the ambient space. Between two octaves of t, features
     of both are blended in the first sixth of the second, so that the kernel and its gradient are continuous; there
     the kernel is within the error of both, not equal to that of ``features.at(t)``. Where training leads to a
-    Matern kernel that the range of the fit does not hold, a :class:`FeatureWarning` says so once, and the sum over
+    Matern kernel that the range of the fit does not hold, a :class:`ManifoldWarning` says so once, and the sum over
     the octaves of the range is used.
 
     Examples
@@ -343,7 +342,7 @@ class DifferentiableFeatures(nn.Module):
         except ValueError as error:
             if not self._warned:
                 text = "The range holds only a part of the Matern kernel, and the sum over its octaves is used"
-                warn_user(f"{text}: {error}", FeatureWarning)
+                warn_user(f"{text}: {error}")
             self._warned = True
 
 
