@@ -119,6 +119,12 @@ def test_a_row_depends_neither_on_others_nor_threads_nor_output(model):
     assert single.dtype == np.float32
 
 
+def test_more_points_than_are_transformed_at_once_have_their_own_rows(plain):
+    copies = 2**15 // len(NEW) + 2
+    found = plain.transform(np.tile(NEW, (copies, 1)))
+    assert np.array_equal(found, np.tile(plain.transform(NEW), (copies, 1)))
+
+
 def test_the_kernel_is_the_product_of_features(model):
     right = model.transform(NEW, "right") if model.asymmetric_ else rows(model, NEW)
     kernel = rows(model, NEW) @ right.T
