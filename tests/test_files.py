@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from manifoldrf import _files
 from manifoldrf._files import atomic_path, check_output, folder_for_results
 
 
@@ -165,3 +166,27 @@ def test_a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):
             temporary.write_bytes(b"new")
         assert stat.S_IMODE(target.stat().st_mode) == mode
         target.chmod(0o640)
+
+
+@pytest.mark.parametrize("n_refusals", [2, 3])
+def test_a_file_that_another_program_has_open_is_replaced_when_it_is_closed(tmp_path, monkeypatch, n_refusals):
+    """As on Windows, with two more attempts."""
+    monkeypatch.setattr(_files, "_WAITS", (0.0, 0.0))
+    target, refusals, replace = tmp_path / "values.txt", [], Path.replace
+
+    def refuse(draft, name):
+        if len(refusals) < n_refusals:
+            refusals.append(name)
+            raise PermissionError(13, "in use", str(draft))
+        return replace(draft, name)
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    target.write_text("old")
+    if n_refusals == 2:
+        with atomic_path(target) as temporary:
+            temporary.write_text("new")
+    else:
+        with pytest.raises(PermissionError), atomic_path(target) as temporary:
+            temporary.write_text("new")
+    assert target.read_text() == ("new" if n_refusals == 2 else "old")
+    assert [path.name for path in tmp_path.iterdir()] == ["values.txt"]

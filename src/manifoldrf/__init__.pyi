@@ -7,7 +7,6 @@ from .applications.interpolation import FieldInterpolator as FieldInterpolator
 from .applications.neighbors import KernelNeighborsClassifier as KernelNeighborsClassifier
 from .applications.regression import ManifoldGaussianProcess as ManifoldGaussianProcess
 from .applications.regression import ManifoldRidge as ManifoldRidge
-from .applications.regression import ManifoldScaleKernel as ManifoldScaleKernel
 from .explorer.page import explore as explore
 from .features.graph_features import GraphRandomFeatures as GraphRandomFeatures
 from .features.graph_kernel import FarQueryWarning as FarQueryWarning

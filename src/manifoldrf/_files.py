@@ -13,6 +13,7 @@ import shutil
 import signal
 import stat
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +25,7 @@ from manifoldrf._validation import reject
 
 _NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, full quota, limit of the file size
+_WAITS = (0.01, 0.05, 0.2, 0.5) if os.name == "nt" else ()  # seconds
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}(\.\w+)?")
 _WRITTEN: ContextVar[list[Path] | None] = ContextVar("manifoldrf files", default=None)
 # Control characters, unpaired surrogates, which no file can hold, and characters that change the direction of text.
@@ -231,10 +233,20 @@ def _put_in_place(drafts: Sequence[Path], targets: Sequence[Path], paths: Sequen
         if len(paths) > 1:
             _hold_signals(waiting)
         for draft, target in zip(drafts, targets, strict=True):
-            draft.replace(target)
+            _replace(draft, target)
         written = _WRITTEN.get()  # parts of another file have temporary names
         if written is not None:
             written += [path for path in paths if path not in written and not TEMPORARY.fullmatch(path.name)]
+
+
+def _replace(draft: Path, target: Path) -> None:
+    """Give a file its name. Windows refuses while another program has the old file open, often for a moment."""
+    for wait in _WAITS:
+        with suppress(PermissionError):
+            draft.replace(target)
+            return
+        time.sleep(wait)
+    draft.replace(target)
 
 
 def _hold_signals(block: ExitStack) -> None:

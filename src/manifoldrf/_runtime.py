@@ -179,7 +179,8 @@ def _blas_libraries(n_modules: int) -> tuple[list[Any], list[Any]]:
     Imported modules can load more libraries, so the search is repeated after new imports.
     """
     del n_modules
-    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    found = ThreadpoolController().select(user_api="blas").lib_controllers  # Accelerate of macOS is none of them
+    found = [library for library in found if library.num_threads is not None]
     own = [library for library in found if library.internal_api == "mkl" or library.threading_layer == "openmp"]
     return [library for library in found if library not in own], own
 

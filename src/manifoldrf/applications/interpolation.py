@@ -680,7 +680,7 @@ def finish_means(problem: Problem, mask: BoolArray, means: FloatArray, mass: Flo
 def fill_by_solve(problem: Problem, stays: BoolArray, method: str) -> list[Filled]:
     """Harmonic or biharmonic field with the values of each mask of ``stays`` fixed."""
     known, graph = problem.known, problem.graph
-    system = harmonic(graph) if method == "harmonic" else biharmonic(graph)
+    system = system_of(graph, method)
     fields = []
     for mask in stays:
         inside = reached(graph, mask)
@@ -774,47 +774,16 @@ def without_small(rows: Any, cut: float) -> Any:
     return select_entries(rows, rows.data, np.abs(rows.data) >= cut * row_peaks(rows))
 
 
-@dataclass(frozen=True)
-class System:
-    """A symmetric matrix of a graph, and its action on a field.
+def system_of(graph: Graph, method: str) -> tuple[Any, Action]:
+    """The symmetric matrix of the harmonic (L = D - A) or biharmonic (L M^-1 L) system of a graph, and its action.
 
-    Attributes
-    ----------
-    matrix : CSR array of shape (n, n)
-        Used for the factorisation.
-    action : callable
-        (n, c) -> (n, c), the products with the matrix, computed from differences along edges. The diagonal of the
-        matrix is a rounded sum of affinities that hides small ones, so products with the matrix itself are wrong
-        where neighbours are nearly equal.
+    M is the mass of the nodes, 1 without weights. The matrix, CSR, is for the factorisation. The action, (n, c) ->
+    (n, c), is computed from differences along edges: the diagonal of the matrix is a rounded sum of affinities that
+    hides small ones, so products with the matrix itself are wrong where neighbours are nearly equal.
     """
-
-    matrix: Any
-    action: Action
-
-
-def laplacian(graph: Graph) -> Any:
-    """L = D - A, CSR; loops cancel, rows sum to zero. On a cotangent graph the cotangent matrix times the step."""
     off = graph.affinity - sparse.diags_array(graph.affinity.diagonal())
     degrees = np.asarray(off.sum(axis=1)).ravel()  # not D minus the loops, which would round
-    return (sparse.diags_array(degrees) - off).tocsr()
-
-
-def harmonic(graph: Graph) -> System:
-    """The system whose solutions are the mean of their neighbours."""
-    return System(laplacian(graph), _differences(graph))
-
-
-def biharmonic(graph: Graph) -> System:
-    """The system L M^-1 L of fields whose Laplacian is harmonic; M is the mass of the nodes, 1 without weights."""
-    first, matrix, inverse = _differences(graph), laplacian(graph), np.ones(graph.n_nodes)
-    if graph.weights is not None:  # in units of the mean: masses of a tiny mesh would overflow the product
-        inverse = reciprocal(graph.weights / graph.weights[graph.weights > 0].mean())
-    product = (matrix @ sparse.diags_array(inverse) @ matrix).tocsr()
-    return System(product, lambda field: first(inverse[:, None] * first(field)))
-
-
-def _differences(graph: Graph) -> Action:
-    """The Laplacian as the sum of affinities times differences to neighbours."""
+    matrix = (sparse.diags_array(degrees) - off).tocsr()
     edges = graph.affinity.tocoo()
     start, end = edges.coords
 
@@ -822,16 +791,24 @@ def _differences(graph: Graph) -> Action:
         sums = [np.bincount(start, edges.data * (x[start] - x[end]), minlength=len(x)) for x in field.T]
         return np.stack(sums, axis=1)
 
-    return action
+    if method == "harmonic":
+        return matrix, action
+    inverse = np.ones(graph.n_nodes)
+    if graph.weights is not None:  # in units of the mean: masses of a tiny mesh would overflow the product
+        inverse = reciprocal(graph.weights / graph.weights[graph.weights > 0].mean())
+    product = (matrix @ sparse.diags_array(inverse) @ matrix).tocsr()
+    return product, lambda field: action(inverse[:, None] * action(field))
 
 
-def solve_with_fixed(system: System, values: FloatArray, fixed: BoolArray, free: BoolArray) -> FloatArray:
+def solve_with_fixed(
+    system: tuple[Any, Action], values: FloatArray, fixed: BoolArray, free: BoolArray
+) -> FloatArray:
     """The field u with (matrix u) = 0 at free nodes and the given values at fixed ones.
 
     Parameters
     ----------
-    system : System
-        Positive definite on the free nodes.
+    system : tuple (matrix, action)
+        As of :func:`system_of`. Positive definite on the free nodes.
     values : array of shape (n, c)
         Read at the fixed nodes.
     fixed, free : bool arrays of shape (n,)
@@ -851,10 +828,10 @@ def solve_with_fixed(system: System, values: FloatArray, fixed: BoolArray, free:
 
     def residual(found: FloatArray) -> FloatArray:
         field[inside] = found
-        return np.asarray(-system.action(field)[inside])
+        return np.asarray(-system[1](field)[inside])
 
     size = np.abs(values[fixed]).max(axis=0, initial=0.0)
-    result[inside] = solve_positive(system.matrix[inside][:, inside].tocsr(), residual, size)
+    result[inside] = solve_positive(system[0][inside][:, inside].tocsr(), residual, size)
     return result
 
 

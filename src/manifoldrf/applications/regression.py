@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -13,7 +12,6 @@ from scipy.spatial import cKDTree
 from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 from sklearn.base import MultiOutputMixin, RegressorMixin, clone
-from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._random import SeedLike, Streams
@@ -30,7 +28,6 @@ from manifoldrf._validation import (
     check_jobs,
     check_number_or,
     check_points,
-    check_real,
     check_vector,
     column_names,
     refuse_text,
@@ -43,8 +40,7 @@ from manifoldrf.features.graph_features import GraphRandomFeatures, check_nodes
 from manifoldrf.features.graph_kernel import FarQueryWarning
 from manifoldrf.features.graphs import HeatGraph
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures, estimator_points, shortened
-from manifoldrf.features.rules import product
-from manifoldrf.features.times import PreparedPoints, TimeRange, check_times
+from manifoldrf.features.times import check_times
 from manifoldrf.geometry.csr import as_dense, check_shape
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -53,7 +49,7 @@ from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
 from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel
 from manifoldrf.signatures.teachers import check_kernel
 
-__all__ = ["ManifoldGaussianProcess", "ManifoldRidge", "ManifoldScaleKernel"]
+__all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 
 # Values up to which a process averages over time, variance and noise. More values determine them well, and an
 # average takes O(n^3) time for each kernel; ``benchmarks/bench_coverage.py`` measures intervals on both sides of
@@ -821,153 +817,6 @@ def _family(log_times: FloatArray, logs: FloatArray, *, average: bool) -> tuple[
     posterior = np.exp(logs - logs.max()) * prior
     kept = np.union1d(np.flatnonzero(posterior > 1e-3 * posterior.max()), [best])
     return best, kept, np.log(prior[kept])
-
-
-class ManifoldScaleKernel(Kernel):  # type: ignore[misc]
-    """The heat kernel of a space for ``sklearn.gaussian_process``, with a time that is learnt.
-
-    K_t(x, y) = phi_t(x) . phi_t(y) with the features of one fit to a range of times. The kernel and its gradient
-    are continuous in t: after the end of an octave, where features switch to other anchors, it is a mean of both
-    for a sixth of an octave. Features of training points are evaluated once, so a new time costs only products.
-
-    Parameters
-    ----------
-    features : ManifoldRandomFeatures
-        Fitted with ``times``. Clones of the kernel share them. With its ``normalize``, K(x, x) is one on average;
-        multiply the kernel by a ``ConstantKernel`` to learn the variance.
-    t : float, optional
-        Heat time, in units of length squared; by default that of the features, or the middle of their range.
-    t_bounds : pair of float or "fixed", optional
-        Where the time is searched; by default the range of the fit.
-
-    Notes
-    -----
-    Off the space the kernel is zero, with a :class:`FarQueryWarning`: there the standard deviation of a prediction
-    is that of the other kernels of the sum alone. :class:`ManifoldGaussianProcess` returns to its prior instead,
-    and needs O(n m^2) time where ``GaussianProcessRegressor`` needs O(n^3).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.gaussian_process import GaussianProcessRegressor
-    >>> from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
-    >>> from manifoldrf import ManifoldRandomFeatures, ManifoldScaleKernel, Sphere
-    >>> features = ManifoldRandomFeatures(times=(0.1, 0.8), random_state=0).fit(Sphere())
-    >>> points = Sphere().sample(250, seed=1)
-    >>> values = np.sin(3 * points[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=250)
-    >>> kernel = ConstantKernel() * ManifoldScaleKernel(features) + WhiteKernel(1e-3)
-    >>> model = GaussianProcessRegressor(kernel).fit(points[:200], values[:200])
-    >>> model.kernel_.k1.k2
-    ManifoldScaleKernel(t=0.242)
-    >>> bool(np.abs(model.predict(points[200:]) - np.sin(3 * points[200:, 0])).mean() < 0.05)
-    True
-    """
-
-    def __init__(self, features: ManifoldRandomFeatures, t: float | None = None, t_bounds: Any = None) -> None:
-        self.features = features
-        self.t = t
-        self.t_bounds = t_bounds
-        self._kept: list[PreparedPoints] = []
-
-    def __sklearn_clone__(self) -> Self:
-        """A kernel with the same fitted features; clones share what was evaluated at training points."""
-        other = type(self)(**self.get_params())
-        other._kept = self._kept
-        return other
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be evaluated again."""
-        return vars(self) | {"_kept": []}
-
-    def __repr__(self) -> str:
-        """The class and the time; the default would show its logarithm."""
-        time = format(self.t, ".3g") if isinstance(self.t, Real) else repr(self.t)
-        return f"{type(self).__name__}({'' if self.t is None else f't={time}'})"
-
-    @property
-    def hyperparameter_t(self) -> Hyperparameter:
-        """The time and its bounds, for scikit-learn."""
-        family, bounds = self._family(), self.t_bounds
-        if bounds is None:
-            bounds = family.shortest, family.longest
-        elif not (isinstance(bounds, str) and bounds == "fixed"):
-            try:
-                for end in check_times(bounds):
-                    family.number(end)
-            except (TypeError, ValueError):
-                rule = f"None, 'fixed' or two rising times in the range {family.shortest:g} to {family.longest:g}"
-                reject("t_bounds", rule, repr(bounds))
-        return Hyperparameter("t", "numeric", bounds)
-
-    @property
-    def theta(self) -> FloatArray:
-        """The logarithm of the time, shape (1,), or (0,) for a fixed one."""
-        return np.log([] if self.hyperparameter_t.fixed else [self._time()])
-
-    @theta.setter
-    def theta(self, theta: FloatArray) -> None:
-        if not self.hyperparameter_t.fixed:
-            self.t = float(np.exp(theta[0]))
-
-    @one_blas_thread()
-    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:  # noqa: FBT001, FBT002
-        """The kernel between points, and with ``eval_gradient`` its derivative by log t.
-
-        Parameters
-        ----------
-        X : array-like of shape (q, d)
-        Y : array-like of shape (p, d), optional
-        eval_gradient : bool
-            Only without ``Y``.
-
-        Returns
-        -------
-        kernel : array of shape (q, q) or (q, p)
-        gradient : array of shape (q, q, 1), or (q, q, 0) for a fixed time
-        """
-        if Y is not None:
-            if eval_gradient:
-                reject("eval_gradient", "False with Y", "True")
-            new = self.features.prepare(X).smooth(self._time())[0]
-            return product(new, self._prepared(Y).smooth(self._time())[0], check_jobs(self.features.n_jobs))
-        kernel, gradient = self._prepared(X).smooth_kernel(self._time())
-        if not eval_gradient:
-            return kernel
-        return kernel, gradient[..., None] if self.n_dims else np.zeros((*kernel.shape, 0))
-
-    @one_blas_thread()
-    def diag(self, X: Any) -> FloatArray:
-        """K(x, x) for each point, shape (q,)."""
-        self._family()  # refuses other features
-        rows = self.features.prepare(X).smooth(self._time())[0]
-        return np.asarray(np.einsum("ij,ij->i", rows, rows))
-
-    def is_stationary(self) -> bool:
-        """False: the kernel is not a function of x - y."""
-        return False
-
-    def _family(self) -> TimeRange:
-        if not isinstance(self.features, ManifoldRandomFeatures):
-            reject("features", "ManifoldRandomFeatures", repr(self.features), TypeError)
-        return self.features._family()
-
-    def _time(self) -> float:
-        family = self._family()
-        if self.t is not None:
-            return check_real(self.t, "t", POSITIVE)
-        kernel = self.features.kernel_
-        return kernel.t if isinstance(kernel, HeatKernel) else float(np.sqrt(family.shortest * family.longest))
-
-    def _prepared(self, X: Any) -> PreparedPoints:
-        """Points whose features are kept, because those of training points are needed again for each time."""
-        self._family()  # refuses other features
-        found = self.features.prepare(X)
-        for kept in self._kept:
-            same = kept.family is found.family and kept.normalize == found.normalize
-            if same and np.array_equal(kept.points, found.points):
-                return kept
-        self._kept[:] = [*self._kept[-1:], found]  # training points of two parts of the data
-        return found
 
 
 def _features_facts(features: Any) -> list[tuple[str, str]]:

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import rich.console
 import typer
 
 import manifoldrf
 from manifoldrf._files import atomic_paths, check_output, check_suffix, existing_file, output_file
 from manifoldrf._runtime import available, recorded_warnings, warn_user
 from manifoldrf._validation import check_integer, check_jobs, check_points, counting_columns, reject
-from manifoldrf.cli.console import environment, note, notices, print_table, progress, show, show_facts
+from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
 from manifoldrf.cli.demo import demo
 from manifoldrf.cli.options import (
     Output,
@@ -188,26 +187,26 @@ def kernel(  # noqa: C901  (one way for matrices, one for pictures)
     rows = _open_points(first, "A", model, chunk, own_table := table.open(first, "A"))
 
     def found() -> Iterator[Any]:
+        nonlocal n_rows
         with progress("kernel", quiet=output.silent) as report:
             for begin, block in _checked(rows, "A", first, own_table):
                 report(f"{begin} rows done", begin, rows.n_rows or 0)
+                n_rows += len(block)
                 own = model.transform(block.astype("float64"), left)
                 yield product(own, known, check_jobs(threads.n_jobs))
 
+    n_rows = 0
     with recorded_warnings() as warned:
         if target.suffix.lower() == ".ply":
             column = np.concatenate(list(found()))[:, 0]
             write_picture(target, read_space(first, "A", table.open(first, "A")), column)
-            n_rows = len(column)
         else:
             with row_writer(target, len(others), rows.dtype) as writer:
                 for part in found():
                     writer.append(part)
-            n_rows = writer.n_rows
     _note_warnings(warned, n_rows, output)
-    _show_written(
-        output, target, (n_rows, len(others)), (own_table, first), (theirs_table if second else None, other)
-    )
+    opened = [(own_table, first), (theirs_table if second else None, other)]
+    _show_written(output, target, (n_rows, len(others)), *opened)
 
 
 def explore(
@@ -291,7 +290,7 @@ def interpolate(
     run: Running,
     out: FieldOut,
     method: Annotated[
-        Literal["auto", "kernel", "features", "gp", "harmonic", "biharmonic"],
+        Literal["auto", "kernel", "gp", "harmonic", "biharmonic"],
         typer.Option(help="auto chooses by cross-validation on the known vertices."),
     ] = "auto",
     tau: Annotated[float | str, typer.Option(metavar="FLOAT|cv", help="Diffusion time in steps.")] = "cv",
@@ -329,18 +328,9 @@ def interpolate(
         text = f"{who} better than the mean of the known values in cross-validation: either the values vary like "
         note(f"{text}noise from vertex to vertex, or too few are known; the result says little", quiet=False)
     saved = _write_field(files, space, filled, (known, titles, column), output)
-    best: dict[str, dict[str, Any]] = {}
-    for row in sorted(model.cv_ or [], key=lambda row: (-row["folds"], row["error"])):
-        best.setdefault(row["method"], row)  # most folds first: those cover all known vertices
-    if best:
-        what = "1 - mean cosine" if directions else "mean squared error over the variance"
-        title = f"{what}, cross-validated on known vertices; the best of each method"
-        rows = sorted(best.values(), key=lambda row: row["error"])
-        print_table(rich.console.Console(quiet=output.silent), title, rows)
     chosen = {"method": model.method_, "tau": model.tau_, "noise_variance": model.noise_variance_}
-    settings = [f"{name} {value:.3g}" for name, value in chosen.items() if isinstance(value, float)]
     facts = chosen | {"known": model.n_known_, "tried": model.cv_, "beats_mean": model.beats_mean_, "out": saved}
-    show(output, facts, f"Method: {', '.join([model.method_, *settings])}\nSaved: {', '.join(saved)}")
+    show(output, facts, f"{model.summary()}\nSaved: {', '.join(saved)}")
 
 
 def smooth(

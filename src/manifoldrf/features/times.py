@@ -26,7 +26,7 @@ from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_real, r
 from manifoldrf.features.errors import ErrorEstimate, graph_error
 from manifoldrf.features.feature_map import FeatureMap
 from manifoldrf.features.graph_kernel import STEP_SHARE, GraphKernel, warn_of_far, without_negligible
-from manifoldrf.features.rules import JoinedSteps, WalkStep, product, symmetric_product, times_table
+from manifoldrf.features.rules import JoinedSteps, WalkStep, symmetric_product, times_table
 from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape, reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
 from manifoldrf.kernels.named_kernels import HeatKernel, MaternKernel, PowerKernel
@@ -408,9 +408,3 @@ class PreparedPoints:
             found.append(np.tensordot(root * factors, blocks, 1))
             slopes.append(np.tensordot(root * rates + slope * factors, blocks, 1))
         return np.concatenate(found, axis=1), np.concatenate(slopes, axis=1)
-
-    def smooth_kernel(self, t: float) -> tuple[FloatArray, FloatArray]:
-        """The kernel of the smooth features, and its derivative by log t, shape (q, q) each."""
-        rows, slopes = self.smooth(t)
-        half = product(slopes, rows, self.n_jobs)
-        return symmetric_product(rows, self.n_jobs), half + half.T

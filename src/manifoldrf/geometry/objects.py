@@ -56,7 +56,16 @@ def recognise(value: Any, name: str) -> Found | None:
         reject(name, rule, f"{type(value).__name__} that looks like several things: {found}", TypeError)
     if not looks and getattr(value, "pos", None) is not None:
         return Found(value.pos)  # a torch_geometric cloud
-    return _READERS[looks[0]](value, name) if looks else None
+    return _read(_READERS[looks[0]], value, name) if looks else None
+
+
+def _read(reader: Any, value: Any, name: str) -> Found:
+    """Apply an entry of the table of readers."""
+    if isinstance(reader, str):
+        reject(name, reader, type(value).__name__, TypeError)
+    if isinstance(reader, tuple):
+        return Found(*(np.asarray(getattr(value, part)) for part in reader))
+    return reader(value, name)  # type: ignore[no-any-return]
 
 
 def read_affinity(value: Any, name: str, n_nodes: int | None = None) -> Found:
@@ -81,29 +90,6 @@ def read_affinity(value: Any, name: str, n_nodes: int | None = None) -> Found:
 
 
 # ---------------------------------------------------------------------------------------------------------- meshes
-def _trimesh(mesh: Any, name: str) -> Found:
-    del name
-    return Found(mesh.vertices, mesh.faces)
-
-
-def _nilearn(mesh: Any, name: str) -> Found:
-    del name
-    return Found(mesh.coordinates, mesh.faces)
-
-
-def _hemispheres(mesh: Any, name: str) -> Found:
-    reject(name, "one mesh; mesh.parts has one for each hemisphere", type(mesh).__name__, TypeError)
-
-
-def _open3d(mesh: Any, name: str) -> Found:
-    del name
-    return Found(np.asarray(mesh.vertices), np.asarray(mesh.triangles))
-
-
-def _scene(scene: Any, name: str) -> Found:
-    reject(name, "one mesh; scene.to_mesh() joins the parts of a scene", type(scene).__name__, TypeError)
-
-
 def _pyvista(mesh: Any, name: str) -> Found:
     """Points, and corners in one vector: the number of corners of each face comes before them."""
     faces = as_array(mesh.faces, name)
@@ -214,18 +200,14 @@ def _geopandas(frame: Any, name: str) -> Found:
     return Found(np.column_stack([frame.geometry.x, frame.geometry.y]))
 
 
-def _anndata(cells: Any, name: str) -> Found:
-    reject(name, "one array of the cells, such as adata.obsm['X_pca']", type(cells).__name__, TypeError)
-
-
-# Attributes that an object must have -> its reader.
-_READERS: dict[tuple[str, ...], Callable[[Any, str], Found]] = {
-    ("vertices", "faces"): _trimesh,
-    ("coordinates", "faces"): _nilearn,
-    ("parts", "n_vertices"): _hemispheres,
-    ("triangles", "has_vertices"): _open3d,
-    ("geometry", "graph", "to_mesh"): _scene,
-    ("obsm", "var_names"): _anndata,
+# Attributes that an object must have -> its reader; or its vertices and faces; or what to give instead.
+_READERS: dict[tuple[str, ...], Callable[[Any, str], Found] | tuple[str, str] | str] = {
+    ("vertices", "faces"): ("vertices", "faces"),  # trimesh
+    ("coordinates", "faces"): ("coordinates", "faces"),  # nilearn
+    ("triangles", "has_vertices"): ("vertices", "triangles"),  # open3d
+    ("parts", "n_vertices"): "one mesh; mesh.parts has one for each hemisphere",  # nilearn
+    ("geometry", "graph", "to_mesh"): "one mesh; scene.to_mesh() joins the parts of a scene",  # trimesh
+    ("obsm", "var_names"): "one array of the cells, such as adata.obsm['X_pca']",  # anndata
     ("points", "faces"): _pyvista,
     ("points", "cells"): _meshio,
     ("pos", "face"): _torch_mesh,
