@@ -1,6 +1,6 @@
 """Install a wheel with what it requires in an empty environment, and use it there: times in CPU seconds, and sizes.
 
-    python .ci/check_wheel.py dist/manifoldrf-*.whl
+python .ci/check_wheel.py dist/manifoldrf-*.whl
 """
 
 import os
@@ -59,7 +59,9 @@ def main():
         run("manifoldrf --help", "manifoldrf", "--help")
         for name in ("points.csv", "mesh.ply"):
             run(f"manifoldrf fit {name}", "manifoldrf", "fit", name, "-o", f"{name}.safetensors")
-        run("manifoldrf transform", "manifoldrf", "transform", "points.csv.safetensors", "points.csv", "-o", "f.npy")
+        run(
+            "manifoldrf transform", "manifoldrf", "transform", "points.csv.safetensors", "points.csv", "-o", "f.npy"
+        )
         if size > LARGEST * 1e6:
             sys.exit(f"The installation is larger than {LARGEST} MB.")
 
