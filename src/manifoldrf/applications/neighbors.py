@@ -22,7 +22,7 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
-from manifoldrf.features.rules import product
+from manifoldrf.features.feature_map import product
 from manifoldrf.geometry.csr import reciprocal
 
 __all__ = ["KernelNeighborsClassifier"]

@@ -158,7 +158,7 @@ def kernel(  # noqa: C901  (one way for matrices, one for pictures)
     manifoldrf kernel bunny.safetensors bunny.ply --vertex 17 -o heat.ply
     """
     from manifoldrf._arrays import ARRAY_SUFFIXES, row_writer
-    from manifoldrf.features.rules import product
+    from manifoldrf.features.feature_map import product
 
     with usage():
         suffixes = ARRAY_SUFFIXES if vertex is None else (*ARRAY_SUFFIXES, ".ply")
