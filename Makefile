@@ -17,7 +17,7 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup native demo records results test test-all coverage lint format bench bench-peers audit docs docs-check clean
+.PHONY: help setup native wheel check-wheel sanitize demo records results test test-all coverage lint format bench bench-peers audit docs docs-check clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (all other targets do this)"
@@ -30,6 +30,8 @@ help:
 	@echo "make records   all experiments at the paper's size, ten hours; then the results page. DATA=DIR: with files too"
 	@echo "make bench-peers  compare with other libraries, in a separate environment: docs/peers.md (20 minutes)"
 	@echo "make audit     known vulnerabilities of the pinned versions (uses the network)"
+	@echo "make wheel     wheel and source archive in dist/   make check-wheel  use the wheel in an empty environment"
+	@echo "make sanitize  run the loops under AddressSanitizer and UndefinedBehaviorSanitizer (gcc on Linux)"
 	@echo "make clean     remove what make created"
 
 setup: $(STAMP) native
@@ -121,5 +123,21 @@ docs: setup
 docs-check: setup
 	$(BIN)/sphinx-build -q -W --keep-going -D plot_gallery=0 -b html docs $(OUT)/docs-check
 
+wheel: setup
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+check-wheel: wheel
+	$(PYTHON) .ci/check_wheel.py dist/*.whl
+
+# Python itself is not instrumented, so the runtime of the sanitizer comes first. Loops with several versions for
+# different processors are resolved before it is ready, hence PLAIN_LOOPS. CPython and libraries leak on purpose.
+sanitize: setup
+	rm -f $(LOOPS)
+	$(MAKE) native LOOPS_FLAGS="-O1 -g -std=c11 -ffp-contract=off -DPLAIN_LOOPS -fsanitize=address,undefined -fno-sanitize-recover=all"
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
+	  $(BIN)/python -m pytest -q -m "not slow" tests/test_native.py tests/test_random.py tests/signatures tests/geometry \
+	  tests/kernels tests/features tests/test_storage.py tests/reliability; code=$$?; rm -f $(LOOPS); exit $$code
+
 clean:
-	rm -rf $(VENV) $(PEERS) $(AUDIT) $(OUT) docs/gallery docs/sg_execution_times.rst build $(LOOPS) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS) $(AUDIT) $(OUT) docs/gallery docs/sg_execution_times.rst build dist $(LOOPS) .mypy_cache .pytest_cache .ruff_cache

@@ -4,7 +4,7 @@ import sys
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import BaseError
+from setuptools.errors import BaseError, CompileError, LinkError
 
 # Fused operations would change the last bits from one processor to the next.
 FLAGS = ["/O2", "/fp:precise"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-std=c11"]
@@ -17,7 +17,7 @@ class BuildLoops(build_ext):
         """Compile."""
         try:
             super().build_extension(extension)
-        except BaseError as error:
+        except (BaseError, CompileError, LinkError, OSError) as error:
             raise SystemExit(
                 f"manifoldrf could not compile src/manifoldrf/_loops.c ({error}): installing from source needs a C "
                 "compiler (gcc, clang or Visual C++) and the headers of Python."

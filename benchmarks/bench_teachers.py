@@ -34,7 +34,7 @@ from table import seconds
 
 from manifoldrf import Counts, DiffusionKernel, Exact, MobiusStrip, Sphere, Walks, compute_signatures, knn_graph
 from manifoldrf._native import loops
-from manifoldrf.signatures.walks import Law, pack_table, run_walks
+from manifoldrf.signatures import Law, pack_table, run_walks
 
 N_NODES, N_STARTS, N_WALKS, N_BATCHES, REPEATS = 4000, 200, 5000, 10, 7
 N_LENGTHS, TAU, P_HALT = 400, 20.0, 0.01

@@ -1,4 +1,4 @@
-/* The rival of manifoldrf.signatures.walks.independent_walks (uniform choice): the same records, the same generator,
+/* The rival of manifoldrf.signatures.independent_walks (uniform choice): the same records, the same generator,
  * two walkers in turn, the same sums, in the same order. Built by bench_teachers.py with gcc -O3 -march=native. */
 #include <math.h>
 #include <stdint.h>

@@ -37,10 +37,10 @@ from .kernels.named_kernels import HeatKernel as HeatKernel
 from .kernels.named_kernels import MaternKernel as MaternKernel
 from .metrics import relative_error as relative_error
 from .paper import Network as Network
-from .signatures.teachers import Counts as Counts
-from .signatures.teachers import Exact as Exact
-from .signatures.teachers import Walks as Walks
-from .signatures.teachers import compute_signatures as compute_signatures
+from .signatures import Counts as Counts
+from .signatures import Exact as Exact
+from .signatures import Walks as Walks
+from .signatures import compute_signatures as compute_signatures
 from .storage import load as load
 
 __version__: str

@@ -15,7 +15,13 @@ from manifoldrf import (
     knn_graph,
     mesh_graph,
 )
-from manifoldrf.features.rules import WalkStep, interpolation_rule, interpolation_weights, rows_of, times_table
+from manifoldrf.features.feature_map import (
+    WalkStep,
+    interpolation_rule,
+    interpolation_weights,
+    rows_of,
+    times_table,
+)
 
 NEW = Sphere().sample(200, seed=1)
 HULL = ConvexHull(Sphere().grid(500))

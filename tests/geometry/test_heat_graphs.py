@@ -86,11 +86,10 @@ def test_a_step_from_a_node_is_that_of_the_graph(kind):
 
 def test_threads_and_rows_change_no_bit(kind):
     space, graph, t = kind
-    one, two = (heat_graph(space, t, n_jobs=n_jobs) for n_jobs in (1, 2))
-    for other in (one, two):
-        assert np.array_equal(other.points, graph.points)
-        assert np.array_equal(other.affinity.data, graph.affinity.data)
-        assert np.array_equal(other.weights, graph.weights)
+    one = heat_graph(space, t, n_jobs=1)  # the other is by all threads
+    assert np.array_equal(one.points, graph.points)
+    assert np.array_equal(one.affinity.data, graph.affinity.data)
+    assert np.array_equal(one.weights, graph.weights)
     rows = graph.extend(graph.points[:40])
     assert (graph.extend(graph.points[7:8]) != rows[[7]]).nnz == 0
 

@@ -83,8 +83,9 @@ def test_images_mirror_nodes_and_corners_have_three():
 
 
 # -------------------------------------------------------------------------------------------------- even nodes
-@pytest.mark.parametrize("ratio", [1, 30])
-@pytest.mark.parametrize("name", ["S^2", "ring torus", "square", "Möbius strip", "cube"])
+@pytest.mark.parametrize(
+    ("name", "ratio"), [("S^2", 1), ("ring torus", 30), ("square", 30), ("Möbius strip", 1), ("cube", 30)]
+)
 def test_nodes_are_even_and_on_the_space(name, ratio, global_seed):
     space, rng = SPACES[name], np.random.default_rng(global_seed)
     nodes = laid_out(space.embed(space.uneven(4000, ratio, rng)), s2=space.t / 3)
@@ -100,7 +101,7 @@ def test_nodes_are_even_and_on_the_space(name, ratio, global_seed):
 
 
 def test_the_number_of_nodes_follows_from_the_time_not_from_the_points(global_seed):
-    sizes = [heat_graph(Sphere().sample(n, seed=global_seed), 0.05).n_nodes for n in (1000, 4000, 16_000)]
+    sizes = [heat_graph(Sphere().sample(n, seed=global_seed), 0.05).n_nodes for n in (1000, 8000)]
     assert max(sizes) < 1.1 * min(sizes)
     graph = heat_graph(Sphere().sample(4000, seed=global_seed), 0.05, n_nodes=600)
     assert graph.n_nodes == pytest.approx(600, rel=0.15)
@@ -123,15 +124,17 @@ def test_steps_do_not_jump_between_layers(name, global_seed):
 
 
 # ------------------------------------------------------------------------------------------------------ curves
-@pytest.mark.parametrize(("name", "closed"), [("circle", True), ("trefoil", True), ("helix", False)])
-@pytest.mark.parametrize(("n", "noise"), [(200, 0.0), (1000, 0.0), (1000, 0.03)])
-def test_curves_are_traced(name, closed, n, noise, global_seed):
+@pytest.mark.parametrize(
+    ("name", "n", "noise"),
+    [("circle", 200, 0.0), ("trefoil", 1000, 0.0), ("trefoil", 1000, 0.03), ("helix", 1000, 0.03)],
+)
+def test_curves_are_traced(name, n, noise, global_seed):
     space, rng = SPACES[name], np.random.default_rng(global_seed)
     points = space.embed(space.draw(n, rng))
     cloud = clean_cloud(points + noise * rng.normal(size=points.shape), dim=1)
     curve = trace_curves(cloud, 1)
     exact = 1 / space.kernel(np.array([[1.0]]), 1e6)[0, 0]  # heat is spread over the whole length
-    assert curve.closed.tolist() == [closed]
+    assert curve.closed.tolist() == [name != "helix"]
     assert curve.lengths[0] == pytest.approx(exact, rel=0.02 + 2 / n)
     arcs, pieces = curve.locate((points - cloud.origin) @ cloud.axes)
     assert np.abs(curve.at(arcs, pieces) @ cloud.axes.T + cloud.origin - points).max() < 0.05 + 20 / n + 4 * noise

@@ -1,7 +1,6 @@
 """Wheel and source archive hold what they should, and work outside the repository and without torch."""
 
 import os
-import re
 import subprocess
 import sys
 import sysconfig
@@ -140,22 +139,3 @@ def test_the_command_works_where_the_repository_is_not(clean, run_outside):
     assert run_outside(clean, "manifoldrf", "--version").split()[-1] == VERSION
     assert VERSION in run_outside(clean, "manifoldrf", "info")
     assert "--out" in run_outside(clean, "manifoldrf", "demo", "--help")
-
-
-@pytest.fixture(scope="module")
-def light(wheel, tmp_path_factory):
-    """An environment with what ``pip install manifoldrf`` brings, and nothing else."""
-    folder, constraints = tmp_path_factory.mktemp("light"), ROOT / "constraints.txt"
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-    probe = ("download", "--quiet", "--retries", "0", "--no-deps", "--dest", folder / "probe", "lazy-loader")
-    if subprocess.run([*pip, *map(str, probe)], capture_output=True, check=False).returncode:
-        pytest.skip("needs a package index")
-    venv.create(folder / "venv", with_pip=False)
-    python = folder / "venv" / "bin" / "python"
-    run(*pip, "--python", python, "install", "--quiet", "--constraint", constraints, wheel)
-    return folder / "venv"
-
-
-def test_a_plain_install_runs_the_first_lines_of_the_readme(light, run_outside):
-    block = re.search(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), flags=re.M | re.S)[1]
-    assert "error" in run_outside(light, "python", "-c", block)

@@ -7,9 +7,7 @@ from scipy import sparse
 
 from manifoldrf import grid_graph
 from manifoldrf.geometry.csr import csr_parts
-from manifoldrf.signatures.counts import build_count_table, propagate_counts
-from manifoldrf.signatures.frontier import push_frontier
-from manifoldrf.signatures.walks import Law, pack_table, run_walks
+from manifoldrf.signatures import Law, build_count_table, pack_table, propagate_counts, push_frontier, run_walks
 
 F = np.exp(-2.0) * np.cumprod(np.r_[1.0, 2.0 / np.arange(1, 15)])  # exp(-2 (I - W)) to length 14
 FIVE = np.array([[0, 1, 2, 0, 0], [1, 0, 1, 3, 0], [2, 1, 1, 0, 0], [0, 3, 0, 0, 4], [0, 0, 0, 4, 0.0]])

@@ -22,7 +22,7 @@ from manifoldrf import (
     knn_graph,
 )
 from manifoldrf.kernels import CosineKernel, PowerKernel, RegularizedLaplacianKernel, SeriesKernel
-from manifoldrf.signatures.teachers import choose_form, row_memory
+from manifoldrf.signatures import choose_form, row_memory
 
 KERNEL = DiffusionKernel(4.0)
 TEACHERS = [

@@ -23,7 +23,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.applications.interpolation import WIDEST, Action, Problem, check_known, finish_means, weighted_means
-from manifoldrf.features.rules import WalkStep
+from manifoldrf.features.feature_map import WalkStep
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.cleaning import clean_cloud, merge_copies
 from manifoldrf.geometry.csr import reciprocal

@@ -22,7 +22,7 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
-from manifoldrf.features.rules import product
+from manifoldrf.features.feature_map import product
 from manifoldrf.geometry.csr import reciprocal
 
 __all__ = ["KernelNeighborsClassifier"]
@@ -153,20 +153,20 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         ranks = self.rank(X)
         if not len(counts):
             reject("counts", "one number of neighbours or more", counts)
-        most = max(check_integer(count, "counts", 1, ranks.shape[1]) for count in counts)
-        nearest = self._labels[largest_columns(ranks, most)]  # (n, most)
-        return np.stack(
-            [self.classes_[count_votes(nearest[:, :count], len(self.classes_)).argmax(axis=1)] for count in counts]
-        )
+        return np.stack([self.classes_[self._shares(ranks, count).argmax(axis=1)] for count in counts])
+
+    def _shares(self, ranks: FloatArray, count: int) -> FloatArray:
+        """Share of each class in the votes of the nearest, (n, n_classes)."""
+        check_integer(count, "counts", 1, ranks.shape[1])
+        nearest = self._labels[largest_columns(ranks, count)]
+        return np.stack([(nearest == label).mean(axis=1) for label in range(len(self.classes_))], axis=1)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Share of each class in the votes, shape (n, n_classes), as in scikit-learn's ``KNeighborsClassifier``.
 
         With one neighbour all shares are 0 or 1. :meth:`predict` is the class with the largest share.
         """
-        ranks = self.rank(X)
-        nearest = self._labels[largest_columns(ranks, self.n_neighbors)]  # (n, k)
-        return np.asarray(count_votes(nearest, len(self.classes_)) / self.n_neighbors)
+        return self._shares(self.rank(X), self.n_neighbors)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class of each point, shape (n,)."""
@@ -211,11 +211,3 @@ def weighted(values: NDArray[Any], weights: FloatArray) -> NDArray[Any]:
 def largest_columns(ranks: FloatArray, count: int) -> IntArray:
     """Columns of the largest entries of each row, largest first; ties in order of the columns."""
     return np.argsort(-ranks, axis=1, kind="stable")[:, :count]
-
-
-def count_votes(labels: IntArray, n_classes: int) -> IntArray:
-    """How often each label occurs in each row, shape (n, n_classes)."""
-    votes = np.zeros((len(labels), n_classes), dtype=np.int64)
-    for column in labels.T:
-        votes[np.arange(len(labels)), column] += 1
-    return votes

@@ -23,8 +23,8 @@ from scipy.special import logsumexp
 
 from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray
+from manifoldrf.features.feature_map import product
 from manifoldrf.features.graph_features import check_nodes
-from manifoldrf.features.rules import product
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel, MaternKernel, RegularizedLaplacianKernel

@@ -47,7 +47,7 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
 from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel
-from manifoldrf.signatures.teachers import check_kernel
+from manifoldrf.signatures import check_kernel
 
 __all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
 

@@ -116,24 +116,31 @@ def reference(manifold: Any, t: float) -> Callable[[Any, Any], Any]:
 
 
 def _draw(surfaces: list[Surface], path: Path) -> None:
-    """Draw the kernel of one point on each surface: a row for the reference and one for each method."""
-    methods = list(surfaces[0].drawn)
-    figure = require("matplotlib.figure", "viz").Figure(figsize=(12, 2.8 * len(methods)))
-    panels = figure.subplots(len(methods), len(surfaces), squeeze=False, subplot_kw={"projection": "3d"})
-    # Panels of three axes have wide margins that automatic layouts do not know: texts stand at fixed places.
-    figure.subplots_adjust(left=0.04, right=0.91, bottom=0.02, top=0.93, wspace=0.0, hspace=0.12)
-    style = {"cmap": "magma_r", "vmin": 0, "vmax": 1, "s": 28, "linewidths": 0, "depthshade": False}
-    for row, method in zip(panels, methods, strict=True):
-        for axes, surface in zip(row, surfaces, strict=True):
-            shades = surface.drawn[method] / surface.drawn["reference"].max()
-            dots = axes.scatter(*surface.points.T, c=shades, **style)
-            error = surface.row.get(f"error, {method}")  # the reference has none
-            text = surface.row["surface"] if error is None else f"error {cell(error)}"
-            axes.text2D(0.5, 1.0, text, transform=axes.transAxes, ha="center", va="bottom")
-            axes.set_box_aspect(np.ptp(surface.points, axis=0), zoom=1.35)
-            axes.view_init(28, 22)
-            axes.set_axis_off()
-        middle = (row[0].get_position().y0 + row[0].get_position().y1) / 2
-        figure.text(0.015, middle, method, rotation=90, ha="center", va="center", fontsize=12)
-    figure.colorbar(dots, cax=figure.add_axes((0.925, 0.2, 0.012, 0.6)), label="kernel / largest reference")
+    """Draw the kernel of one point on each surface: the reference, each method, and their differences."""
+    from scipy.spatial import KDTree
+
+    methods, colours = list(surfaces[0].drawn), require("matplotlib", "viz").colormaps
+    rows = [(method, method, 0.0, "magma_r") for method in methods]
+    rows += [(f"{method}\n- reference", method, -1.0, "RdBu") for method in methods[1:]]
+    right, up, towards = np.array([[-0.375, 0.927, 0], [-0.435, -0.176, 0.883], [0.819, 0.331, 0.469]])
+    figure = require("matplotlib.figure", "viz").Figure(figsize=(10, 1.9 * len(rows)), layout="constrained")
+    panels = figure.subplots(len(rows), len(surfaces))
+    for column, surface in zip(panels.T, surfaces, strict=True):
+        column[0].set_title(surface.row["surface"])
+        near = surface.points[KDTree(surface.points).query(surface.points, 12)[1]]  # (n, 12, 3)
+        normals = np.linalg.svd(near - near.mean(axis=1, keepdims=True), full_matrices=False)[2][:, 2]
+        order = np.argsort(surface.points @ towards)  # from back to front; what faces sideways is darker
+        light, flat = 0.7 + 0.3 * np.abs(normals @ towards), surface.points @ np.stack([right, up], axis=1)
+        for axes, (_, method, low, name) in zip(column, rows, strict=True):
+            field = (surface.drawn[method] + low * surface.drawn["reference"]) / surface.drawn["reference"].max()
+            shades = colours[name]((field - low) / (1 - low))[:, :3] * light[:, None]
+            axes.scatter(*flat[order].T, c=shades[order], s=16, linewidths=0)
+            axes.set(aspect="equal", xticks=[], yticks=[], frame_on=False)
+            axes.set_xlabel(f"error {cell(surface.row[f'error, {method}'])}" if low else "")
+    for axes, (text, *_) in zip(panels[:, 0], rows, strict=True):
+        axes.set_ylabel(text)
+    scale, shown = require("matplotlib.colors", "viz").Normalize, require("matplotlib.cm", "viz").ScalarMappable
+    for part, low, name in ((panels[: len(methods)], 0, "magma_r"), (panels[len(methods) :], -1, "RdBu")):
+        label = "difference, same unit" if low else "kernel / largest reference"
+        figure.colorbar(shown(scale(low, 1), name), ax=part, label=label)
     figure.savefig(path, format="png", dpi=110)

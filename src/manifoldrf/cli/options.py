@@ -27,21 +27,21 @@ class UsageError(typer.BadParameter):
 
 
 @contextlib.contextmanager
-def usage(names: Mapping[str, str] | None = None) -> Iterator[None]:
+def usage(names: Mapping[str, str] | None = None, about: str = "") -> Iterator[None]:
     """Report a ValueError or TypeError of the block as wrong usage (exit code 2).
 
-    ``names``: parameters of the library, and the options that users know them by.
+    ``names``: parameters of the library, and the options that users know them by. ``about``: an input file; errors
+    about no option are about this file, and no wrong usage.
     """
     try:
         yield
     except (ValueError, TypeError) as error:
-        raise UsageError(renamed(error, names or {}) or str(error)) from error
-
-
-def renamed(error: Exception, names: Mapping[str, str]) -> str:
-    """The text of an error about one of the parameters, with the name of its option; empty for other errors."""
-    argument = getattr(error, "argument", "")  # of the library's own errors
-    return str(error).replace(f"`{argument}`", f"`{names[argument]}`", 1) if argument in names else ""
+        argument, text = getattr(error, "argument", ""), str(error)  # of the library's own errors
+        if argument in (names or {}):
+            text = text.replace(f"`{argument}`", f"`{(names or {})[argument]}`", 1)
+        elif about:
+            raise type(error)(f"{about}: {text}") if type(error) in (ValueError, TypeError) else error from error
+        raise UsageError(text) from error
 
 
 def option_names(group: Any) -> dict[str, str]:

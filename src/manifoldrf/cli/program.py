@@ -5,7 +5,6 @@ import functools
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,18 +17,7 @@ from manifoldrf._runtime import available, recorded_warnings, warn_user
 from manifoldrf._validation import check_integer, check_jobs, check_points, counting_columns, reject
 from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
 from manifoldrf.cli.demo import demo
-from manifoldrf.cli.options import (
-    Output,
-    Parameters,
-    Running,
-    TableChoice,
-    Threads,
-    UsageError,
-    option_names,
-    renamed,
-    spread,
-    usage,
-)
+from manifoldrf.cli.options import Output, Parameters, Running, TableChoice, Threads, option_names, spread, usage
 
 MODEL = (".safetensors",)
 AXES = 3  # of a picture
@@ -77,7 +65,7 @@ def fit(
         opened = table.open(source, "INPUT")
         space = read_space(source, table=opened)
         features.set_params(verbose=report)
-        with errors_about("INPUT", option_names(parameters)):
+        with usage(option_names(parameters), "INPUT"):
             features.fit(space)
         report("estimating the error", 0, 1)
         summary = features.summary()
@@ -158,7 +146,7 @@ def kernel(  # noqa: C901  (one way for matrices, one for pictures)
     manifoldrf kernel bunny.safetensors bunny.ply --vertex 17 -o heat.ply
     """
     from manifoldrf._arrays import ARRAY_SUFFIXES, row_writer
-    from manifoldrf.features.rules import product
+    from manifoldrf.features.feature_map import product
 
     with usage():
         suffixes = ARRAY_SUFFIXES if vertex is None else (*ARRAY_SUFFIXES, ".ply")
@@ -247,7 +235,7 @@ def explore(
         if not is_model:
             report("fitting", 0, 1)
             space = read_space(source)
-            with errors_about("INPUT"):
+            with usage(about="INPUT"):
                 model.fit(space)
             drawn = space if drawn is None and values and not hasattr(space, "positions") else drawn
         report("features and exact signatures", 0, 1)
@@ -255,7 +243,7 @@ def explore(
         own = _read_fields(values or [], len(points_of(places)))
         drawing: dict[str, Any] = {"fields": own, "surface": drawn, "title": title or Path(source).stem}
         names = {f"fields[{name!r}]": f"--values {name}" for name in own}
-        with errors_about("MODEL", {"max_bytes": "--max-bytes", "n_points": "--n-points"} | names):
+        with usage({"max_bytes": "--max-bytes", "n_points": "--n-points"} | names, "MODEL"):
             written = write_page(model, target, n_points=n_points, max_bytes=max_bytes, **drawing)
     facts = {name: value for name, value in vars(written).items() if name != "html"}
     show(output, facts | {"path": str(target)}, str(written))
@@ -318,7 +306,7 @@ def interpolate(
     space, titles, field, known = _read_problem(space_file, values, column)
     with notices(quiet=output.quiet), progress("interpolate", quiet=output.silent) as report:
         report("choosing the method and filling in", 0, 1)
-        with errors_about("SPACE", names):
+        with usage(names, "SPACE"):
             filled = model.fit(space, field, known).predict()
     if known.all():
         note("VALUES has a value for every vertex: there was nothing to fill in", quiet=output.quiet)
@@ -362,7 +350,7 @@ def smooth(
     with notices(quiet=output.quiet), progress("smooth", quiet=output.silent) as report:
         report("smoothing", 0, 1)
         width: dict[str, Any] = {"fwhm": fwhm, "t": t, "n_jobs": threads.n_jobs}
-        with errors_about("SPACE", names):
+        with usage(names, "SPACE"):
             found = manifoldrf.smooth(space, field, known=known, **width)
     saved = _write_field(files, space, found, (known, titles, column), output)
     facts = {"fwhm": fwhm, "t": heat_time, "known": int(known.sum()), "vertices": len(known), "out": saved}
@@ -447,23 +435,6 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- input files
-@contextmanager
-def errors_about(name: str, options: dict[str, str] | None = None) -> Iterator[None]:
-    """Name the input file in errors of the library, which only know the name of a parameter.
-
-    ``options``: as in :func:`usage`; an error about one of them is wrong usage.
-    """
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        if type(error) not in (ValueError, TypeError):
-            raise  # errors of other kinds, such as usage errors, say it themselves
-        about_option = renamed(error, options or {})
-        if about_option:
-            raise UsageError(about_option) from error
-        raise type(error)(f"{name}: {error}") from error
-
-
 def read_space(path: str, name: str = "INPUT", table: Any = None) -> Any:
     """Read a mesh, a graph, or points."""
     from manifoldrf._arrays import ARRAY_SUFFIXES, column_titles, read_mesh_arrays, read_points
@@ -476,7 +447,7 @@ def read_space(path: str, name: str = "INPUT", table: Any = None) -> Any:
         if arrays is not None:
             if table is not None:
                 reject(name, "a table, not a mesh, with options of tables", path)
-            with errors_about(name):
+            with usage(about=name):
                 return manifoldrf.TriangleMesh(*arrays)
     if suffix in ARRAY_SUFFIXES:
         points = check_rows(read_points(path, name, table), name, path, table=table)
@@ -491,7 +462,7 @@ def read_space(path: str, name: str = "INPUT", table: Any = None) -> Any:
     existing_file(path, name)
     if suffix in MODEL:
         return read_saved(path, manifoldrf.Graph, name)
-    with errors_about(name):
+    with usage(about=name):
         return manifoldrf.TriangleMesh.load(path)
 
 

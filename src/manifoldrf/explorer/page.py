@@ -84,39 +84,6 @@ def _column_arrays(name: str, numbers: Any, scales: FloatArray, bits: int, *, si
     return {f"{name}Counts": counts.astype(np.uint32), f"{name}Scales": scales, **arrays}
 
 
-def neighbor_axes(points: FloatArray, count: int, rows: IntArray | None = None) -> tuple[FloatArray, FloatArray]:
-    """Principal axes of the nearest points around each point, including itself.
-
-    Parameters
-    ----------
-    points : array of shape (n, d)
-    count : int
-        Number of points around each, at most all.
-    rows : int array of shape (q,), optional
-        Points at which the axes are wanted; all by default.
-
-    Returns
-    -------
-    spreads : array of shape (q, d)
-        Sums of squares along the axes, ascending.
-    axes : array of shape (q, d, d)
-        Columns, with arbitrary signs. On a surface in space the first is the normal.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> plane = np.random.default_rng(0).random((50, 3)) * [1, 1, 0]
-    >>> spreads, axes = neighbor_axes(plane, 8)
-    >>> bool(spreads[:, 0].max() < 1e-12), np.abs(axes[0, :, 0]).round(6).tolist()
-    (True, [0.0, 0.0, 1.0])
-    """
-    queries = points if rows is None else points[rows]
-    around = points[cKDTree(points).query(queries, k=range(1, min(count, len(points)) + 1))[1]]  # (q, count, d)
-    around = around - around.mean(axis=1, keepdims=True)
-    spreads, axes = np.linalg.eigh(np.einsum("nki,nkj->nij", around, around))
-    return np.asarray(spreads), np.asarray(axes)
-
-
 def view_of(points: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Centre (d,) and axes (d, 3) of the picture, and its share of the variance.
 
@@ -148,7 +115,9 @@ def normals_and_radii(points: FloatArray) -> tuple[FloatArray, FloatArray, float
     spacing = float(np.median(near)) or float(np.ptp(points, axis=0).max()) / n or 1.0
     normals = np.zeros((n, 3))
     if n > 13:
-        spreads, axes = neighbor_axes(points, 13)
+        around = points[cKDTree(points).query(points, k=13)[1]]  # (n, 13, 3)
+        around = around - around.mean(axis=1, keepdims=True)
+        spreads, axes = np.linalg.eigh(np.einsum("nki,nkj->nij", around, around))
         across, along, most = np.median(spreads, axis=0)
         # Filled space has a ratio of 0.5, random points of a torus 0.05. A curve has no unique normal.
         normals = axes[:, :, 0] * float(across <= 0.2 * along and along > 1e-3 * most)

@@ -11,8 +11,8 @@ from manifoldrf._codec import stored
 from manifoldrf._random import Streams
 from manifoldrf._runtime import ManifoldWarning, one_blas_thread, warn_user, without_warnings
 from manifoldrf._validation import FloatArray
+from manifoldrf.features.feature_map import WalkStep, interpolation_rule
 from manifoldrf.features.graph_kernel import GraphKernel
-from manifoldrf.features.rules import WalkStep, interpolation_rule
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import heat_graph

@@ -27,10 +27,9 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, warn
-from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.feature_map import FeatureMap, WalkStep, interpolation_rule, symmetric_product
 from manifoldrf.features.graph_kernel import STEP_SHARE, GraphKernel, Teaching, signature_table
 from manifoldrf.features.graphs import HeatGraph, KnnGraph, MeshGraph, build_graph, function_values
-from manifoldrf.features.rules import WalkStep, interpolation_rule, symmetric_product
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -41,7 +40,7 @@ from manifoldrf.kernels.named_kernels import HeatKernel, shifted
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
 from manifoldrf.metrics import frobenius, relative_error
 from manifoldrf.paper import Network, TrainingInfo, fit_network
-from manifoldrf.signatures.teachers import check_kernel, check_teacher, row_memory
+from manifoldrf.signatures import check_kernel, check_teacher, row_memory
 
 FIELDS = ("auto", "step", "interpolated")
 ANCHORS = ("farthest", "iid", "all")

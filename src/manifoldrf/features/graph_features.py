@@ -14,7 +14,7 @@ from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.named_kernels import DiffusionKernel
-from manifoldrf.signatures.teachers import (
+from manifoldrf.signatures import (
     Exact,
     Teacher,
     check_kernel,

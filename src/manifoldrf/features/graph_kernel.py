@@ -21,7 +21,7 @@ from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.geometry.spaces import AbstractSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.signatures.teachers import Exact, choose_form, compute_signatures, row_memory
+from manifoldrf.signatures import Exact, choose_form, compute_signatures, row_memory
 
 __all__ = ["FarQueryWarning"]
 

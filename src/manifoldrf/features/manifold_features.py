@@ -34,11 +34,10 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.features.errors import USELESS, ErrorEstimate, brief, graph_error, warn
-from manifoldrf.features.feature_map import FeatureMap
+from manifoldrf.features.feature_map import FeatureMap, product
 from manifoldrf.features.fit import FitOptions, FitRecord, FrozenParamsMixin, fit_features
 from manifoldrf.features.graph_kernel import warn_of_far
 from manifoldrf.features.graphs import KnnGraph
-from manifoldrf.features.rules import product
 from manifoldrf.features.times import PreparedPoints, TimeRange, check_in_range, check_times
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -46,7 +45,7 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams, ScaledKernel
 from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel
 from manifoldrf.paper import Network, TrainingInfo
-from manifoldrf.signatures.teachers import Walks
+from manifoldrf.signatures import Walks
 
 __all__ = ["ManifoldRandomFeatures", "heat_signature"]
 

@@ -114,7 +114,8 @@ def write_field(path: Path, vertices: FloatArray, faces: IntArray, field: FloatA
         with atomic_path(path) as temporary:
             meshio.Mesh(vertices, [("triangle", faces)], point_data=columns).write(temporary)
         return
-    gifti, parts = require("nibabel", "mesh").gifti, [(field, "SHAPE", "FLOAT32")]
+    gifti = require("nibabel", "mesh").gifti
+    parts: list[Any] = [(field, "SHAPE", "FLOAT32")]
     if not path.name.lower().endswith((".shape.gii", ".func.gii")):
         parts = [(vertices, "POINTSET", "FLOAT32"), (faces, "TRIANGLE", "INT32"), *parts]
     arrays = [

@@ -408,7 +408,7 @@ class Sphere(AbstractManifold):
         if self.dim != 2:
             reject("dim", "2 for longitudes and latitudes", self.dim)
         x, y, z = check_points(points, n_columns=3).T
-        return np.degrees(np.stack([np.arctan2(y, x), np.arctan2(z, np.hypot(x, y))], axis=1))
+        return np.asarray(np.degrees(np.stack([np.arctan2(y, x), np.arctan2(z, np.hypot(x, y))], axis=1)))
 
     def _grid(self, n: int) -> FloatArray:
         if self.dim == 1:

@@ -1,6 +1,7 @@
-"""Signatures of nodes: the teachers that compute them, and the object that holds them.
+"""Signatures of nodes: the teachers that compute them, the object that holds them, and the engines at the end.
 
-The rows of a node do not depend, to the last bit, on the other nodes that are asked for.
+The rows of a node do not depend, to the last bit, on the other nodes that are asked for. Engines trust their
+arguments.
 """
 
 import functools
@@ -8,13 +9,14 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
 from manifoldrf._codec import stored
+from manifoldrf._native import arrays, loops
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._runtime import Progress, one_blas_thread, silent, thread_pool
 from manifoldrf._validation import (
@@ -32,9 +34,6 @@ from manifoldrf.geometry.csr import as_dense, csr_parts
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel, FrozenParams
 from manifoldrf.kernels.action import TOLERANCES, best_matrix, rows_of_expansion
-from manifoldrf.signatures.counts import build_count_table, propagate_counts
-from manifoldrf.signatures.frontier import push_frontier, rename_nodes
-from manifoldrf.signatures.walks import Law, pack_table, run_walks
 
 __all__ = ["Counts", "Exact", "Signatures", "Walks", "compute_signatures"]
 
@@ -366,7 +365,7 @@ def _probe(graph: Graph, series: AbstractKernel, tol: float, limit: float) -> tu
         n *= 2
 
 
-def survival_law(series: AbstractKernel, teacher: Walks | Counts) -> Law:
+def survival_law(series: AbstractKernel, teacher: Walks | Counts) -> "Law":
     """How many walks reach each length k, a share s_k, and what they deposit there, f_k / s_k."""
     matched = isinstance(teacher, Counts) or teacher.survival == "matched"
     p_halt = 0.0 if isinstance(teacher, Counts) else teacher.p_halt
@@ -450,3 +449,188 @@ def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, pro
     for matrix in (rows, stderr):
         matrix.eliminate_zeros()  # walks pass through lengths with f_k = 0 without a deposit
     return rows, n_steps, None if np.isnan(variances).any() else stderr, None  # a single batch has no variance
+
+
+# ---------------------------------------------------------------------------------------------------- random walks
+# Rows of sum_k f_k W^k by random walks (Algorithm 1 of the paper): independent walkers, or coupled ones.
+#
+# A walk of length k continues to length k + 1 with probability s_{k+1} / s_k. It chooses an entry of its row,
+# either uniformly or in proportion to |W|, and its load is multiplied by the entry over the probability of the
+# choice. It deposits load * f_k / s_k at every node it visits, including the start. The mean over walks is
+# unbiased.
+#
+# Random numbers are xoroshiro128+ streams that Philox 4x32-10 seeds, a pure function of key and counter (Salmon,
+# Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The counter holds the start node
+# and the lane, so a stream has the same bits in any thread and in any order.
+
+# What one step reads; see _loops.c.
+EDGE = np.dtype([("target", "<u4"), ("row", "<u4"), ("weight", "<f8")])
+
+
+class Table(NamedTuple):
+    """A matrix packed for random walks."""
+
+    edges: Any  # (nnz,) records EDGE; the weight is the factor by which a step along the entry multiplies the load
+    rows: Any  # uint64 (N + 1,), where the rows begin
+    shares: Any  # uint64 (nnz,), probabilities summed along each row, in units of 2^-32; empty: uniform choice
+    mask: int  # the bits of a weight that hold the degree of the target
+
+
+class Law(NamedTuple):
+    """What walks deposit and when they end."""
+
+    deposit: Any  # float64 (L,), f_k / s_k
+    go_on: Any  # uint64 (L,), length k continues to k + 1 if 32 random bits are below it; the last must be 0
+
+
+def pack_table(indptr: Any, indices: Any, data: Any, *, weighted: bool = False) -> Table:
+    """Table of a CSR matrix for walks that choose entries of a row uniformly, or in proportion to |W|."""
+    rows = np.ascontiguousarray(indptr, np.uint64)
+    if max(len(data), rows.size) >= 2**32:
+        raise ValueError(f"Walks need fewer than 2^32 nodes and entries, got {rows.size - 1} and {len(data)}.")
+    mask = 2 ** int(np.diff(rows).max(initial=np.uint64(0))).bit_length() - 1
+    edges, shares = np.zeros(len(data), EDGE), np.zeros(len(data) if weighted else 0, np.uint64)
+    parts = rows, np.ascontiguousarray(indices), np.ascontiguousarray(data, np.float64)
+    loops.fill_table(*parts, mask, edges, shares)
+    return Table(edges, rows, shares, mask)
+
+
+def run_walks(table: Table, law: Law, n_walks: int, n_batches: int, key: Any, coupling: str, starts: Any) -> Any:
+    """Estimate rows of sum_k f_k W^k with walks.
+
+    Couplings change the joint law of the walkers of a group, not that of a single walk, so the estimates stay
+    unbiased. Batches consist of whole groups; if the group size does not divide ``n_walks``, the last group is
+    smaller, and its variance per walk is assumed to equal that of the others.
+
+    Parameters
+    ----------
+    n_walks : int, walks per row
+    n_batches : int, parts of nearly equal size for the variance; at most ``n_walks``
+    key : uint32 (2,)
+    coupling : "iid", "antithetic" or "repelling"; the last needs a table with uniform choice
+    starts : int64 (n,), the rows; the random words of a row depend only on its node and the key
+
+    Returns
+    -------
+    counts : int64 (n,), nodes touched from each start
+    nodes : int64 (sum of counts,), ascending within a start
+    sums, variances : float64 (sum of counts,), the estimates and unbiased estimates of their variances (NaN for a
+        single batch)
+    n_steps : int, steps of all walks
+    """
+    unit = {"iid": 1, "antithetic": 2, "repelling": 16}[coupling]  # walkers of a group; 16: twice the usual degree
+    n_units = -(-n_walks // unit)  # a batch has whole units; only the last unit may be incomplete
+    n_batches = min(n_batches, n_units)
+    sizes = np.diff(np.minimum(np.arange(n_batches + 1) * n_units // n_batches * unit, n_walks))
+    starts = np.ascontiguousarray(starts, np.int64)
+    n_steps, *found = loops.run_walks(*table, *law, sizes, key, starts, unit)
+    return *arrays(found, "lldd"), n_steps
+
+
+# ------------------------------------------------------------------------------------------------- counted walkers
+# Walkers counted per node: rows of sum_k f_k W^k by integer counts and systematic sampling.
+#
+# A walker at v moves to j with probability P_vj = A_vj / d_v. The product of W_vj / P_vj along its path is
+# sqrt(d_start / d_now) for every path, so all walkers at a node are equal and only their number c_v matters. A step
+# thins the numbers and splits each over the neighbours, with systematic rounding. Every rounding is unbiased and
+# off by less than one walker, so the error falls like 1 / n_walkers instead of 1 / sqrt(n_walkers). A step costs
+# one visit per occupied edge for any number of walkers.
+
+
+class CountTable(NamedTuple):
+    """A graph prepared for counting, made by :func:`build_count_table`."""
+
+    indptr: Any  # (N + 1,)
+    indices: Any  # (n_edges,)
+    cumulative: Any  # (n_edges,) sums of P along each row, the last exactly 1 (all 0 in a row without weight)
+    root_degrees: Any  # (N,) square roots of the row sums; 1 where the row sum is 0, as no walker leaves
+
+
+def build_count_table(indptr: Any, indices: Any, data: Any) -> CountTable:
+    """CountTable of a nonnegative CSR affinity."""
+    cumulative, root_degrees = np.zeros(len(data)), np.zeros(len(indptr) - 1)
+    loops.fill_count_table(indptr, indices, data, cumulative, root_degrees)
+    return CountTable(indptr, indices, cumulative, root_degrees)
+
+
+def propagate_counts(table: CountTable, law: Law, n_walkers: int, n_batches: int, key: Any, starts: Any) -> Any:
+    """Unbiased estimates of the rows ``starts`` of sum_k f_k W^k.
+
+    Each start runs ``n_batches`` independent batches of nearly equal size (with fewer walkers than batches, each
+    walker is a batch). The estimate is the plain mean of the batches, so its variance is estimated without bias
+    even if batches differ by a walker. The error of a batch falls like the inverse of its size, so B batches have
+    up to sqrt(B) times the error of one batch with all walkers.
+
+    The work per start does not grow with the number of nodes N; the working memory of 65 N bytes is allocated once.
+    A row depends, to the last bit, only on the key and its start, not on the other starts.
+
+    Parameters
+    ----------
+    table : CountTable
+    law : walks.Law
+    n_walkers : int, at least 1, per start
+    n_batches : int, at least 1
+    key : uint32 (2,)
+    starts : int (n_starts,)
+
+    Returns
+    -------
+    counts : int64 (n_starts,), nodes of each start
+    nodes : int64 (sum of counts,), one start after the other, ascending within each
+    sums : float64 (sum of counts,), the estimates
+    variances : float64 (sum of counts,), unbiased estimates of the variances of ``sums``; NaN with one batch
+    n_steps : int64, moves of single walkers, over all starts
+    """
+    starts = np.ascontiguousarray(starts, np.int64)
+    n_steps, *found = loops.count_walkers(*table, *law, n_walkers, n_batches, key, starts)
+    return *arrays(found, "lldd"), n_steps
+
+
+# ----------------------------------------------------------------------------------------------- exact sparse rows
+# Rows of sum_k f_k W^k evaluated on the nodes they reach: exact, or truncated with a bound of the error.
+#
+# x_0 = e_i, x_{k+1} = W x_k, and entries below a threshold are dropped at once. The cost of a row depends on how
+# far the walk spreads above the threshold, not on the number of nodes.
+
+
+def push_frontier(
+    indptr: Any, indices: Any, data: Any, coefficients: FloatArray, threshold: float, starts: Any
+) -> Any:
+    """Rows ``starts`` of sum_k f_k W^k, without entries that fall below the threshold.
+
+    The work per start does not grow with the number of nodes N; the working memory of 50 N bytes is allocated once.
+
+    Parameters
+    ----------
+    indptr : int (N + 1,)
+    indices : int (n_edges,)
+    data : float64 (n_edges,), the entries of W, of any sign
+    coefficients : float64 (L,), f_k, of any sign
+    threshold : float
+        Entries of x_k, k >= 1, below this absolute value are dropped: neither deposited nor pushed on. 0 keeps all.
+    starts : int (n_starts,)
+
+    Returns
+    -------
+    counts : int64 (n_starts,), the number of nodes of each start
+    nodes : int64 (sum of counts,), one start after the other, ascending within each
+    values : float64 (sum of counts,), without zeros
+    bounds : float64 (n_starts,)
+        For |W|_2 <= 1, a bound of the 2-norm of the error of the row, up to rounding of the sums. Entries dropped
+        at length k would contribute to the row through the coefficients from k on, and their norm would not grow.
+        So the bound adds their norm times the sum of the absolute values of these coefficients.
+    n_pushes : int64, products of an edge and an entry over all starts; the run time is proportional to it
+    """
+    bounds, starts = np.zeros(len(starts)), np.ascontiguousarray(starts, np.int64)
+    onward = np.ascontiguousarray(np.cumsum(np.abs(coefficients)[::-1])[::-1])  # sum of |f_j| over j >= k
+    given = indptr, indices, data, np.ascontiguousarray(coefficients), onward, threshold
+    n_pushes, *found = loops.push_frontier(*given, starts, bounds)
+    return *arrays(found, "lld"), bounds, n_pushes
+
+
+def rename_nodes(counts: IntArray, nodes: IntArray, values: FloatArray, names: IntArray) -> tuple[Any, Any]:
+    """Nodes with other names and their values, ascending within each start again."""
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    rows = sparse.csr_array((values, names[nodes], ends), shape=(len(counts), len(names)))
+    rows.sort_indices()
+    return rows.indices, rows.data

@@ -1,1 +1,0 @@
-"""The teachers: rows of sum_k f_k W^k, exact or estimated."""
