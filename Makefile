@@ -122,6 +122,7 @@ docs: setup
 # Builds the pages and checks their links, without running the gallery.
 docs-check: setup
 	$(BIN)/sphinx-build -q -W --keep-going -D plot_gallery=0 -b html docs $(OUT)/docs-check
+	$(PYTEST) tests/test_docs.py
 
 wheel: setup
 	rm -rf dist

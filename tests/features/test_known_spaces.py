@@ -32,7 +32,7 @@ MOST = {
     **dict.fromkeys((space.name for space in SOLID), 0.06),  # cube .048
     **dict.fromkeys((space.name for space in LAYERED), 0.2),  # measured .15
 }
-QUICK = ["trefoil", "helix", "S^2", "ring torus", "triangle", "octant", "cylinder", "Möbius strip"]
+QUICK = ["trefoil", "S^2", "ring torus", "triangle", "Möbius strip"]
 
 
 @pytest.mark.parametrize("name", quick_ones(list(MOST), *QUICK, "cube", "roll, gap 0.245"))
@@ -46,16 +46,16 @@ def test_clean_clouds(name, global_seed):
 @pytest.mark.parametrize(
     ("name", "n", "ratio", "noise", "most"),
     [
-        ("circle", 1500, 50, 0.0, 0.01),
+        pytest.param("circle", 1500, 50, 0.0, 0.01, marks=pytest.mark.slow),
         ("S^2", 4000, 10, 0.0, 0.01),
         ("ring torus", 4000, 50, 0.0, 0.02),
-        ("square", 4000, 10, 0.0, 0.04),
+        pytest.param("square", 4000, 10, 0.0, 0.04, marks=pytest.mark.slow),
         ("circle", 1500, 1, 0.03, 0.03),
         ("S^2", 2000, 1, 0.04, 0.03),
-        ("square", 2000, 1, 0.0, 0.04),
+        pytest.param("square", 2000, 1, 0.0, 0.04, marks=pytest.mark.slow),
         ("trefoil", 300, 1, 0.0, 0.02),
         ("S^2", 300, 1, 0.0, 0.04),
-        ("S^2", 300, 1, 0.03, 0.08),
+        pytest.param("S^2", 300, 1, 0.03, 0.08, marks=pytest.mark.slow),
         ("disc", 300, 1, 0.0, 0.1),
     ],
 )
