@@ -61,8 +61,8 @@ def find_meshes(folder: Path) -> list[NamedMesh]:
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as name:
-    ...     builtin_mesh("torus", 100).mesh.save(f"{name}/37384.ply")
-    ...     builtin_mesh("torus", 200).mesh.save(f"{name}/other.ply")
+    ...     _ = builtin_mesh("torus", 100).mesh.save(f"{name}/37384.ply")
+    ...     _ = builtin_mesh("torus", 200).mesh.save(f"{name}/other.ply")
     ...     [item.name for item in find_meshes(Path(name))]
     ['37384']
     """

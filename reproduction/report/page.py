@@ -509,11 +509,17 @@ class Writer:
         few = next((size for size in sorted(sizes) if size >= 512), max(sizes, default=0))
         most = max((key[2].split()[1] for key in PRINTED if key[0] == "ambient" and " " in key[2]), key=int)
         columns = {"R²": "r2", "RMSE": "rmse", "MAE": "mae", "mean relative error": "mean_re"}
+        rivals_of = ("RFF", "ORF", "PRF", "PORF")
+        largest = max((row["features"] for row in w.rows("ambient", "best", method="RFF")), default=0)
         body = []
         for name, text in SURFACES.items():
             neighbours = {"neighbours": FITTING_STRIP} if name == "mobius" else {}
             row = next(iter(w.rows("surfaces", "recipe", surface=name, **neighbours)), {})
-            rivals = [r for r in w.rows("ambient", "best", surface=name) if r["features"] == int(most)]
+            rivals = [
+                r
+                for r in w.rows("ambient", "best", surface=name)
+                if r["features"] == largest and r["method"] in rivals_of
+            ]
             there = min(
                 (PRINTED["ambient", name, f"{m} {most}", "error"] for m in ("RFF", "ORF", "PRF", "PORF")), key=float
             )

@@ -31,7 +31,7 @@ def test_all_experiments_run_and_give_a_page(tmp_path):
         assert record.environment["code"] == code_digest(f"reproduction.{name}")
         assert all(shows_something(tmp_path / f"{stem}.png") for stem in FIGURES[name])
     for text, known in (results_page(records), readme_block(records)):
-        assert "to be remade" not in text
+        assert "to be remade" not in text.partition("## ")[0]
         assert foreign_numbers(text, known) == []
     assert "one commit" not in results_page(records)[0]  # all have the same
 
