@@ -668,7 +668,7 @@ def results_page(records: Mapping[str, Record]) -> tuple[str, set[str]]:
         "**Paper's recipe** is the paper's method, run here; **this library** is what the package does by default. "
         "Verdicts compare a column with the published number, in its digits. Commands follow `python -m reproduction`; "
         "times are of two cores. Every number here is the paper's or comes from a record in "
-        "[records](records), which has all seeds and columns; [data](data.md) says where files come from.",
+        "`docs/records`, which has all seeds and columns; [data](data.md) says where files come from.",
         table([head, *rows]),
         writer.origins(),
     ]
