@@ -178,6 +178,7 @@ def _plan(names: Sequence[str], size: str, changes: Sequence[str]) -> dict[str, 
     for name in CLAIMS:
         if name in names or "all" in names:
             module = importlib.import_module(f"reproduction.{name}")
+            code_digest(f"reproduction.{name}")  # of the code that runs: files may change during a long run
             plan[name] = module, _changed(module.SIZES[size], changes, name)
     return plan
 
