@@ -121,9 +121,11 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
         )
         for graph in (kernel.graph, other)
     )
-    cloud = getattr(kernel.space, "cloud", None)
-    dropped = 0.0 if cloud is None else cloud.n_outliers / max(1, cloud.n_given)
-    return float(np.hypot(0.6 * relative_error(there, here), dropped if dropped > 0.01 else 0.0))
+    cloud, unseen = getattr(kernel.space, "cloud", None), 0.0  # what half of the data miss as well
+    if cloud is not None:
+        dropped = cloud.n_outliers / max(1, cloud.n_given)
+        unseen = 1.0 if cloud.hollow else dropped if dropped > 0.01 else 0.0
+    return float(np.hypot(0.6 * relative_error(there, here), unseen))
 
 
 def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> FloatArray:

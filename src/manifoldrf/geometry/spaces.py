@@ -137,8 +137,11 @@ class CloudSpace(AbstractSpace):
 
     @cached_property
     def curvature(self) -> float:
-        """Of the surface through the points."""
-        return 0.0 if self.cloud.surface is None else self.cloud.surface.curvature
+        """That a tenth of the points exceed: they may be on a part of little area."""
+        surface = self.cloud.surface
+        if surface is None:
+            return 0.0
+        return float(np.quantile(surface.bendings[surface.nearest_patch(self.cloud.points)], 0.9))
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes on the surface through the points."""
@@ -464,6 +467,12 @@ def cloud_space(
         warn_user(
             f"{cloud.n_outliers} of {cloud.n_given} points were left out as outliers (remedy: drop them before, or "
             "HeatGraph(noise_std=0) to keep them)."
+        )
+    if cloud.hollow:
+        warn_user(
+            f"The points lie about {cloud.noise_std:.2g} to both sides of a surface, as those of thin walls do, and "
+            "are closer to the other side than to their neighbours: both sides are taken for one (remedy: more points, "
+            "or a mesh)."
         )
     return _space_through(cloud, n_jobs)
 
