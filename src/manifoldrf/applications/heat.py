@@ -103,9 +103,9 @@ def smooth(
             sums = np.zeros((len(places), values.values.shape[1]))
             np.add.at(sums, own[values.mask], values.values[values.mask])
             counts = np.bincount(own[values.mask], minlength=len(places))[:, None]
-            means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-            found = smooth(places, means, t=time, n_jobs=jobs)[own]
-            return np.asarray(found[:, 0] if values.is_vector else found)
+            by_place = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+            at_points = smooth(places, by_place, t=time, n_jobs=jobs)[own]
+            return np.asarray(at_points[:, 0] if values.is_vector else at_points)
         graph = knn_graph(points, n_jobs=jobs) if mesh is None else mesh_graph(mesh, weights="cotangent")
     values = check_known(field, known, graph.n_nodes, "field")
     mask, by_nodes = values.mask, mesh is None and not isinstance(space, Graph)

@@ -463,6 +463,12 @@ def cloud_space(
     if len(points) < 3:
         return PointSpace(points, dim or 1, None, None, n_jobs)
     cloud = clean_cloud(points, noise_std=noise_std, dim=dim, n_jobs=n_jobs)
+    _report(cloud)
+    return _space_through(cloud, n_jobs)
+
+
+def _report(cloud: CleanCloud) -> None:
+    """Warn of points that are lost or moved far."""
     if cloud.n_outliers > 0.01 * cloud.n_given:
         warn_user(
             f"{cloud.n_outliers} of {cloud.n_given} points were left out as outliers (remedy: drop them before, or "
@@ -470,11 +476,9 @@ def cloud_space(
         )
     if cloud.hollow:
         warn_user(
-            f"The points lie about {cloud.noise_std:.2g} to both sides of a surface, as those of thin walls do, and "
-            "are closer to the other side than to their neighbours: both sides are taken for one (remedy: more points, "
-            "or a mesh)."
+            f"The points lie about {cloud.noise_std:.2g} to both sides of a surface, as those of walls do that are "
+            "thin for the distance between points: both sides are taken for one (remedy: more points, or a mesh)."
         )
-    return _space_through(cloud, n_jobs)
 
 
 def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
