@@ -143,7 +143,7 @@ def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> F
         shares = np.where(inside, shares, 0.0) if np.count_nonzero(inside & (shares > 0)) >= 20 else shares
     parts = kernel.graph.components
     shares = shares / shares.sum()
-    volumes = np.bincount(parts, shares)
+    volumes = np.bincount(parts, weights=shares).astype(np.float64)
     shares = (shares + shares * reciprocal(volumes)[parts] / np.count_nonzero(volumes)) / 2
     count = min(400, int(np.count_nonzero(shares)))  # with 200, a few corners decided
     nodes = rng.choice(len(shares), count, replace=False, p=shares / shares.sum())
