@@ -102,7 +102,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
 
     The second graph is built on the space as half of the data show it, with half as many steps. Half of the data
     differ from all by as much as all from the truth, and half of the steps by one to three times as much: on
-    81 clouds of known spaces the change is 1.6 times the error. Both kernels are evaluated at points of the space.
+    65 clouds of known spaces the change is 1.6 times the error. Both kernels are evaluated at points of the space.
     """
     stated = kernel.stated.kernel if isinstance(kernel.stated, ScaledKernel) else kernel.stated
     if not isinstance(stated, HeatKernel) or kernel.space is None:
