@@ -121,9 +121,9 @@ def smooth(
     flow = _flow_by_nodes(space, graph, time, jobs) if by_nodes else _flow_along_edges(graph, fwhm, time, jobs)
     mean = values.values[mask].mean(axis=0)  # without it, constants are exact
     centred = replace(values, values=np.where(mask[:, None], values.values - mean, 0.0))
-    means = weighted_means(flow, centred.values, mask.astype(np.float64))
+    smoothed = weighted_means(flow, centred.values, mask.astype(np.float64))
     # Shares of known nodes below 1e-6 are rounding errors; the nearest known value is better.
-    found = finish_means(Problem(graph, centred, jobs), mask, means.values, means.mass, 1e-6).values + mean
+    found = finish_means(Problem(graph, centred, jobs), mask, smoothed.values, smoothed.mass, 1e-6).values + mean
     n_empty = int(np.isnan(found).any(axis=1).sum())
     if n_empty:
         warn_user(
