@@ -76,13 +76,12 @@ def test_equals_explicit_attention_with_batches_that_broadcast(length, causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("empty", ["zero", "mean"])
-def test_gradients(causal, empty):
+def test_gradients(causal):
     parts = [draw(*shape, seed=seed) for seed, shape in enumerate(((2, 9, 3), (9, 3), (2, 9, 2), (2, 9)))]
     parts[3] += 0.5
 
     def attend(phi_q, phi_k, v, weights):
-        return linear_attention(phi_q, phi_k, v, causal, weights=weights, empty=empty)
+        return linear_attention(phi_q, phi_k, v, causal, weights=weights)
 
     assert torch.autograd.gradcheck(attend, [part.requires_grad_() for part in parts])
 
@@ -97,22 +96,18 @@ def test_a_query_that_sees_nothing_is_empty_and_finite(causal):
     assert (found[2] == 0).all()
     found.square().sum().backward()
     assert all(part.grad.isfinite().all() for part in parts)
-    mean = linear_attention(far, phi, v, causal, empty="mean")
-    close(mean[2], (v[:3] if causal else v).mean(dim=0))
-    close(mean[3:], found[3:].detach())
     hidden = torch.zeros(6, dtype=torch.bool)
-    assert (linear_attention(phi, phi, v, causal, weights=hidden, empty="mean") == 0).all()
+    assert (linear_attention(phi, phi, v, causal, weights=hidden) == 0).all()
     far[2, 0] = torch.nan
     assert linear_attention(far, phi, v, causal)[2].isnan().all()
 
 
-@pytest.mark.parametrize("empty", ["zero", "mean"])
-def test_token_by_token_equals_causal_attention(empty):
+def test_token_by_token_equals_causal_attention():
     phi_q, phi_k, v = (draw(2, 140, size, seed=seed) for seed, size in enumerate((4, 4, 3)))
     phi_q[:, 5] = 0.0
-    state = AttentionState(empty=empty)
+    state = AttentionState()
     rows = [state.step(phi_q[:, i], phi_k[:, i], v[:, i]) for i in range(140)]
-    close(torch.stack(rows, dim=1), linear_attention(phi_q, phi_k, v, causal=True, empty=empty))
+    close(torch.stack(rows, dim=1), linear_attention(phi_q, phi_k, v, causal=True))
     assert (state.sums.shape, state.mass.shape, state.n_tokens) == ((2, 4, 3), (2, 4), 140)
     with pytest.raises(ValueError, match="`phi_k and v` must be of the shapes of the previous token"):
         state.step(phi_q[0, 0], phi_k[0, 0], v[0, 0])
@@ -229,8 +224,7 @@ def test_far_tokens_take_up_nothing_and_have_finite_gradients(features):
         found = plain(features, 2)(positions, tokens)
     assert (found[3] == 0).all()
     moved = positions.clone().requires_grad_()
-    found = plain(features, 2, empty="mean")(moved, tokens)
-    close(found[3], tokens.mean(dim=0))
+    found = plain(features, 2)(moved, tokens)
     found.square().sum().backward()
     assert moved.grad.isfinite().all()
 

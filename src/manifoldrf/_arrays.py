@@ -393,16 +393,3 @@ def row_writer(
 def _dense(rows: Any) -> NDArray[Any]:
     """Rows as a dense array in C order."""
     return np.ascontiguousarray(rows.toarray() if sp.issparse(rows) else rows)
-
-
-def write_matrix(path: AnyPath, array: Any) -> None:
-    """Write an array or sparse matrix (n, m), or a vector as one column, to a .npy, .npz or .csv file."""
-    rows = array.tocsr() if sp.issparse(array) else np.asarray(array)
-    if rows.ndim == 1 and not sp.issparse(array):
-        rows = rows[:, None]
-    if rows.ndim != 2:
-        reject("array", "an array of shape (n, m)", f"shape {rows.shape}")
-    step = max(1, 2**20 // max(1, rows.shape[1]))  # 8 MB of float64 at once
-    with row_writer(path, rows.shape[1], rows.dtype, sparse=sp.issparse(array)) as writer:
-        for start in range(0, rows.shape[0], step):
-            writer.append(rows[start : start + step])

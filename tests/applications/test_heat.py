@@ -229,3 +229,13 @@ def test_tiny_triangles_neither_stop_nor_change_the_smoothing():
     found = smooth(tiny, points[:, 0] ** 2, fwhm=2.0)[: len(grid)]
     np.testing.assert_allclose(found, smooth(clean, grid[:, 0] ** 2, fwhm=2.0), atol=0.06)  # .3 % of the range
     np.testing.assert_allclose(smooth(tiny, np.full(len(points), 7.3), fwhm=2.0), 7.3, rtol=1e-12)
+
+
+def test_places_measured_several_times_are_one_place(global_seed):
+    """300 stations of a sphere, ten times each: neighbours of a measurement were those of the same station."""
+    rng = np.random.default_rng(global_seed)
+    points = np.repeat(Sphere().sample(300, seed=rng), 10, axis=0) + 1e-3 * rng.normal(size=(3000, 3))
+    z = points[:, 2]
+    assert np.linalg.norm(smooth(points, z, t=0.05) - np.exp(-0.1) * z) < 0.03 * np.linalg.norm(z)
+    arcs = np.arccos(np.clip(points @ points[0], -1, 1))
+    assert np.linalg.norm(distances(points, 0) - arcs) < 0.03 * np.linalg.norm(arcs)

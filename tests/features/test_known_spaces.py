@@ -63,7 +63,7 @@ def test_uneven_noisy_and_few_points(name, n, ratio, noise, most, global_seed):
     space, rng = SPACES[name], np.random.default_rng(global_seed)
     true, estimate = errors(space, cloud(space, n, rng, ratio, noise), rng)
     assert true < most
-    assert true / 3 < estimate
+    assert true / 3 < estimate < 4 * true + 0.02  # 300 points with noise .03: it was .40 for .011
 
 
 THIN = {
@@ -128,7 +128,7 @@ def test_clumps_among_single_points(global_seed):
     assert errors(space, np.vstack([points, clumps]), rng)[0] < 0.01
 
 
-@pytest.mark.parametrize(("radius", "n", "most"), [(3.0, 500, 0.03), (0.3, 500, 0.05)])
+@pytest.mark.parametrize(("radius", "n", "most"), [(3.0, 500, 0.03), (0.1, 300, 0.05)])
 def test_two_parts_of_different_size(radius, n, most, global_seed):
     """Neither is dropped."""
     t, rng = 0.05, np.random.default_rng(global_seed)

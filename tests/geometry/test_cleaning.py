@@ -190,3 +190,13 @@ def test_tiny_clouds_are_cleaned_without_warnings(points):
     cloud = clean_cloud(points)
     assert 1 <= cloud.dim <= points.shape[1]
     assert np.isfinite(cloud.points).all()
+
+
+def test_both_sides_of_a_thin_wall_are_told_from_noise(global_seed):
+    """A tube with walls of 2, points 1.3 apart."""
+    rng, n = np.random.default_rng(global_seed), 19_200
+    angles, radii, z = rng.uniform(0, 2 * np.pi, n), rng.choice([38.0, 40.0], n), rng.uniform(0, 60, n)
+    tube = np.column_stack([radii * np.cos(angles), radii * np.sin(angles), z])
+    assert clean_cloud(tube).hollow
+    tube[:, :2] *= (39 + rng.normal(size=n))[:, None] / radii[:, None]
+    assert not clean_cloud(tube).hollow

@@ -11,7 +11,6 @@ from warm_program import WarmProgram
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, TriangleMesh, knn_graph
 
-RECORDS = Path(__file__).parents[2] / "docs" / "records"
 N = 300
 
 
@@ -34,9 +33,6 @@ def inputs(tmp_path_factory):
     (folder / "known.csv").write_text("vertex,height\n" + "\n".join(lines) + "\n")
     knn_graph(points).save(folder / "graph.safetensors")
     ManifoldRandomFeatures(HeatKernel(0.2), random_state=0).fit(points).save(folder / "model.safetensors")
-    (folder / "records").mkdir()
-    for suffix in ("json", "npz"):
-        shutil.copy(RECORDS / f"teachers.{suffix}", folder / "records")
     return folder
 
 

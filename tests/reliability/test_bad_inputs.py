@@ -8,6 +8,8 @@ from oracles import hull_mesh
 from scipy import sparse
 
 import manifoldrf as mrf
+from manifoldrf.geometry import thin
+from manifoldrf.kernels import RandomWalkKernel, SeriesKernel
 from manifoldrf.torch import linear_attention
 
 POINTS = mrf.Sphere().grid(60)
@@ -38,7 +40,7 @@ TAKE_POINTS = {
     "kernel_matrix": ("Z", MODEL.kernel_matrix),
     "knn_graph": ("points", mrf.knn_graph),
     "heat_graph": ("points", lambda X: mrf.heat_graph(X, 0.3)),
-    "thin": ("points", lambda X: mrf.thin(X, 5)),
+    "thin": ("points", lambda X: thin(X, 5)),
     "ridge": ("X", lambda X: mrf.ManifoldRidge(mrf.ManifoldRandomFeatures(KERNEL)).fit(X, VALUES)),
     "interpolator": ("space", lambda X: mrf.FieldInterpolator("kernel").fit(X, VALUES)),
     "mesh": ("vertices", lambda X: mrf.TriangleMesh(X, [[0, 1, 2]])),
@@ -108,13 +110,13 @@ REFUSED = [
     ("t", "number", lambda: mrf.HeatKernel(True)),
     ("t", "number", lambda: mrf.HeatKernel([0.1, 0.2])),
     ("t", "at most", lambda: smooth(t=1e9)),
-    ("a", "number", lambda: mrf.RandomWalkKernel(1.9, 2)),  # not positive definite
+    ("a", "number", lambda: RandomWalkKernel(1.9, 2)),  # not positive definite
     ("nu", "", lambda: mrf.MaternKernel(50.0, 1e10)),  # overflows
-    ("alpha", "finite", lambda: mrf.SeriesKernel([1e308, 1e308])),
+    ("alpha", "finite", lambda: SeriesKernel([1e308, 1e308])),
     ("tol", "number", lambda: STEPS.apply(GRAPH, VALUES, tol=1e-15)),
     ("X", "60", lambda: STEPS.apply(GRAPH, np.ones(7))),
     ("rows", "integers", lambda: STEPS.matrix(GRAPH, rows=[60])),
-    ("j", "", lambda: mrf.SeriesKernel.fit(GRAPH, [0, 1], [1], [1.0, 1.0])),
+    ("j", "", lambda: SeriesKernel.fit(GRAPH, [0, 1], [1], [1.0, 1.0])),
     ("kernel", "kernel", lambda: features(kernel="heat")),
     ("n_features", "", lambda: features(n_features=1.5)),
     ("n_features", "", lambda: features(anchors="all", n_features=5)),
@@ -143,7 +145,7 @@ REFUSED = [
     ("affinity", "symmetric", lambda: mrf.Graph.from_affinity(sparse.triu(AFFINITY))),
     ("affinity", "square", lambda: mrf.Graph.from_affinity(AFFINITY[:5])),
     ("sources", "integers", lambda: GRAPH.shortest_paths([60])),
-    ("n", "60", lambda: mrf.thin(POINTS, 61)),
+    ("n", "60", lambda: thin(POINTS, 61)),
     ("faces", "integers", lambda: mrf.TriangleMesh(POINTS, [[0, 1, 60]])),
     ("faces", "integers", lambda: mrf.TriangleMesh(POINTS, [[0.5, 1.0, 2.0]])),
     ("seed", "", lambda: MESH.sample(3, seed=-1)),
@@ -162,13 +164,13 @@ REFUSED = [
     ("checkpoint", "folder", lambda: network(checkpoint="no/such/folder")),
     ("alpha", "'cv'", lambda: mrf.ManifoldRidge(alpha="gcv").fit(POINTS, VALUES)),
     ("noise_variance", "number", lambda: process(noise_variance=0.0)),
-    ("sample_weight", "nonneg", lambda: process(np.full(60, -1.0))),
+    ("sample_weight", "[0, inf)", lambda: process(np.full(60, -1.0))),
     ("method", "one of", lambda: interpolator(method="spline")),
     ("known", "distinct", lambda: interpolator(known=np.ones(60, int))),
     ("values[known]", "finite", lambda: interpolator(np.full(60, np.inf), np.ones(60, bool))),
     ("fwhm", "`t`", lambda: smooth(fwhm=1.0, t=1.0)),
     ("field", "(60,)", lambda: smooth(VALUES[:5], t=0.3)),
-    ("phi_q", "causal", lambda: attention(phi_q=ONES[:3], causal=True)),
+    ("phi_q", "shape", lambda: attention(phi_q=ONES[:3], causal=True)),
     ("v", "float64", lambda: attention(v=ONES.float())),
     ("K", "shape", lambda: mrf.relative_error(POINTS, POINTS[:5])),
     ("reference", "not zero", lambda: mrf.relative_error(POINTS, 0 * POINTS)),

@@ -13,21 +13,26 @@ from scipy import sparse
 from warm_program import contents
 
 from manifoldrf import TriangleMesh, explore, load
-from manifoldrf._arrays import write_matrix
+from manifoldrf._arrays import row_writer
 from manifoldrf._files import atomic_path, check_output
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.random((100, 30))
 
 
+def write_rows(path, array):
+    with row_writer(path, array.shape[1], sparse=sparse.issparse(array)) as writer:
+        writer.append(array)
+
+
 # What is written -> who writes it, from the folder of inputs to a path.
 WRITERS = {
     "model.safetensors": lambda inputs, path: load(inputs / "model.safetensors").save(path),
     "graph.safetensors": lambda inputs, path: load(inputs / "graph.safetensors").save(path),
-    "rows.npy": lambda inputs, path: write_matrix(path, DENSE),
-    "rows.csv": lambda inputs, path: write_matrix(path, DENSE),
-    "rows.npz": lambda inputs, path: write_matrix(path, DENSE),
-    "sparse.npz": lambda inputs, path: write_matrix(path, sparse.csr_array(DENSE)),
+    "rows.npy": lambda inputs, path: write_rows(path, DENSE),
+    "rows.csv": lambda inputs, path: write_rows(path, DENSE),
+    "rows.npz": lambda inputs, path: write_rows(path, DENSE),
+    "sparse.npz": lambda inputs, path: write_rows(path, sparse.csr_array(DENSE)),
     "explorer.html": lambda inputs, path: explore(load(inputs / "model.safetensors"), path),
     **{
         f"mesh.{kind}": lambda inputs, path: TriangleMesh.load(inputs / "mesh.ply").save(path)

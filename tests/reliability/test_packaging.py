@@ -17,8 +17,13 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
 
-def run(*command, **options):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **options)
+# Without the paths of the repository.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+def run(*command, cwd=None):
+    command = [str(part) for part in command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=ENVIRONMENT)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 
@@ -100,7 +105,7 @@ import manifoldrf
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, Sphere, load
 
 assert Path(manifoldrf.__file__).is_relative_to(sys.prefix), manifoldrf.__file__
-features = ManifoldRandomFeatures(HeatKernel(0.3), n_features=64, random_state=0).fit(Sphere().grid(200))
+features = ManifoldRandomFeatures(HeatKernel(0.3), n_features=64, random_state=0).fit(Sphere().grid(1000))
 points = Sphere().sample(20, seed=1)
 again = load(features.save("model.safetensors"))
 assert (again.transform(points) == features.transform(points)).all()
@@ -126,9 +131,8 @@ def clean(wheel, tmp_path_factory):
 
 @pytest.fixture
 def run_outside(tmp_path):
-    """Run a program of an environment in an empty folder, without the paths of the repository."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return lambda folder, name, *rest: run(folder / "bin" / name, *rest, cwd=tmp_path, env=environment)
+    """Run a program of an environment in an empty folder."""
+    return lambda folder, name, *rest: run(folder / "bin" / name, *rest, cwd=tmp_path)
 
 
 def test_the_wheel_works_where_the_repository_is_not(clean, run_outside):

@@ -84,9 +84,8 @@ def test_any_options_of_interpolation_are_refused_with_a_reason_or_fill_the_fiel
     sizes=st.tuples(st.integers(1, 6), st.integers(1, 140), st.integers(1, 5)),
     single=st.booleans(),
     causal=st.booleans(),
-    empty=st.sampled_from(["zero", "mean"]),
 )
-def test_attention_takes_means_of_the_values_that_are_visible(seed, sizes, single, causal, empty):
+def test_attention_takes_means_of_the_values_that_are_visible(seed, sizes, single, causal):
     rng = np.random.default_rng(seed)
     n, m, d = (sizes[1], sizes[0], sizes[2])
     dtype = torch.float32 if single else torch.float64
@@ -94,7 +93,7 @@ def test_attention_takes_means_of_the_values_that_are_visible(seed, sizes, singl
     phi_q, phi_k = (torch.tensor(rows, dtype=dtype) for rows in sparse_rows)
     v = torch.tensor(rng.standard_normal((n, d)), dtype=dtype)
     mask = torch.tensor((rng.random(n) < 0.7).astype(float), dtype=dtype)
-    found = linear_attention(phi_q, phi_k, v, causal, weights=mask, empty=empty)
+    found = linear_attention(phi_q, phi_k, v, causal, weights=mask)
     assert torch.isfinite(found).all()
     # A convex combination, up to the rounding of n terms; zero where nothing has weight.
     slack = 16 * n * torch.finfo(dtype).eps * float(v.abs().max())

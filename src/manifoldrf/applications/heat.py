@@ -103,9 +103,9 @@ def smooth(
             sums = np.zeros((len(places), values.values.shape[1]))
             np.add.at(sums, own[values.mask], values.values[values.mask])
             counts = np.bincount(own[values.mask], minlength=len(places))[:, None]
-            means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-            found = smooth(places, means, t=time, n_jobs=jobs)[own]
-            return np.asarray(found[:, 0] if values.is_vector else found)
+            by_place = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+            at_points = smooth(places, by_place, t=time, n_jobs=jobs)[own]
+            return np.asarray(at_points[:, 0] if values.is_vector else at_points)
         graph = knn_graph(points, n_jobs=jobs) if mesh is None else mesh_graph(mesh, weights="cotangent")
     values = check_known(field, known, graph.n_nodes, "field")
     mask, by_nodes = values.mask, mesh is None and not isinstance(space, Graph)
@@ -121,9 +121,9 @@ def smooth(
     flow = _flow_by_nodes(space, graph, time, jobs) if by_nodes else _flow_along_edges(graph, fwhm, time, jobs)
     mean = values.values[mask].mean(axis=0)  # without it, constants are exact
     centred = replace(values, values=np.where(mask[:, None], values.values - mean, 0.0))
-    means = weighted_means(flow, centred.values, mask.astype(np.float64))
+    smoothed = weighted_means(flow, centred.values, mask.astype(np.float64))
     # Shares of known nodes below 1e-6 are rounding errors; the nearest known value is better.
-    found = finish_means(Problem(graph, centred, jobs), mask, means.values, means.mass, 1e-6).values + mean
+    found = finish_means(Problem(graph, centred, jobs), mask, smoothed.values, smoothed.mass, 1e-6).values + mean
     n_empty = int(np.isnan(found).any(axis=1).sum())
     if n_empty:
         warn_user(

@@ -408,7 +408,7 @@ class FourierFeatures:
     @property
     def n_features_in_(self) -> int:
         """Number of coordinates."""
-        return self.frequencies.shape[1]
+        return int(self.frequencies.shape[1])
 
     @property
     def n_features_out_(self) -> int:
@@ -437,7 +437,7 @@ class NodeFeatures:
     @property
     def n_features_out_(self) -> int:
         """Number of features."""
-        return self.table.shape[1]
+        return int(self.table.shape[1])
 
     def rows(self, points: FloatArray) -> FloatArray:
         """Features of nodes (q, 1), (q, m)."""

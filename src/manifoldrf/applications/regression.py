@@ -484,7 +484,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     def _rows(self, points: FloatArray) -> FloatArray:
         """Features of points, (q, m)."""
         if self._common is not None:
-            return self._common.rows(points)
+            return np.asarray(self._common.rows(points))
         return as_dense(self.features_.transform(points))
 
     def _own(self, points: FloatArray, *, noise: bool) -> FloatArray:

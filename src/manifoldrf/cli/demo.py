@@ -96,7 +96,8 @@ def _compare(name: str, manifold: Any, n_neighbors: int, n_nodes: int) -> Surfac
         recipe = make.paper(kernel=manifoldrf.DiffusionKernel(_TAU), graph=None, random_state=0, **budget)
         models["paper's recipe"] = recipe.fit(graph)
     models["default"] = make(manifoldrf.HeatKernel(t), normalize=False, random_state=0).fit(graph.positions)
-    row, drawn = {"surface": name}, {"reference": kernel(shown, source)[:, 0]}
+    row: dict[str, Any] = {"surface": name}
+    drawn = {"reference": kernel(shown, source)[:, 0]}
     for method, model in models.items():
         found = model.kernel_matrix(new)
         row[f"error, {method}"] = manifoldrf.relative_error(found, exact, alignment="frobenius")

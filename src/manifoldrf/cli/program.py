@@ -174,6 +174,8 @@ def kernel(  # noqa: C901  (one way for matrices, one for pictures)
     chunk = _chunk(max(len(others), model.n_features_out_))
     rows = _open_points(first, "A", model, chunk, own_table := table.open(first, "A"))
 
+    n_rows = 0
+
     def found() -> Iterator[Any]:
         nonlocal n_rows
         with progress("kernel", quiet=output.silent) as report:
@@ -183,7 +185,6 @@ def kernel(  # noqa: C901  (one way for matrices, one for pictures)
                 own = model.transform(block.astype("float64"), left)
                 yield product(own, known, check_jobs(threads.n_jobs))
 
-    n_rows = 0
     with recorded_warnings() as warned:
         if target.suffix.lower() == ".ply":
             column = np.concatenate(list(found()))[:, 0]

@@ -102,7 +102,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
 
     The second graph is built on the space as half of the data show it, with half as many steps. Half of the data
     differ from all by as much as all from the truth, and half of the steps by one to three times as much: on
-    81 clouds of known spaces the change is 1.6 times the error. Both kernels are evaluated at points of the space.
+    65 clouds of known spaces the change is 1.6 times the error. Both kernels are evaluated at points of the space.
     """
     stated = kernel.stated.kernel if isinstance(kernel.stated, ScaledKernel) else kernel.stated
     if not isinstance(stated, HeatKernel) or kernel.space is None:
@@ -121,9 +121,11 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
         )
         for graph in (kernel.graph, other)
     )
-    cloud = getattr(kernel.space, "cloud", None)
-    dropped = 0.0 if cloud is None else cloud.n_outliers / max(1, cloud.n_given)
-    return float(np.hypot(0.6 * relative_error(there, here), dropped if dropped > 0.01 else 0.0))
+    cloud, unseen = getattr(kernel.space, "cloud", None), 0.0  # what half of the data miss as well
+    if cloud is not None:
+        dropped = cloud.n_outliers / max(1, cloud.n_given)
+        unseen = 1.0 if cloud.hollow else dropped if dropped > 0.01 else 0.0
+    return float(np.hypot(0.6 * relative_error(there, here), unseen))
 
 
 def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> FloatArray:
@@ -141,7 +143,7 @@ def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> F
         shares = np.where(inside, shares, 0.0) if np.count_nonzero(inside & (shares > 0)) >= 20 else shares
     parts = kernel.graph.components
     shares = shares / shares.sum()
-    volumes = np.bincount(parts, shares)
+    volumes = np.bincount(parts, weights=shares).astype(np.float64)
     shares = (shares + shares * reciprocal(volumes)[parts] / np.count_nonzero(volumes)) / 2
     count = min(400, int(np.count_nonzero(shares)))  # with 200, a few corners decided
     nodes = rng.choice(len(shares), count, replace=False, p=shares / shares.sum())

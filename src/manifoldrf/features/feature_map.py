@@ -261,9 +261,7 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
         found = product_above(rows, table, np.full(rows.shape[0], -np.inf), n_jobs)
         return found.copy()  # writable
     factors = *csr_parts(rows), *csr_parts(table)
-    return _by_blocks(
-        lambda out, span: loops.add_product(*factors, out, *span), (rows.shape[0], table.shape[1]), n_jobs
-    )
+    return _by_blocks(loops.add_product, factors, (rows.shape[0], table.shape[1]), n_jobs)
 
 
 def step_times_table(rule: Any, blocks: "Blocks", queries: FloatArray, n_jobs: int) -> FloatArray:
@@ -272,15 +270,13 @@ def step_times_table(rule: Any, blocks: "Blocks", queries: FloatArray, n_jobs: i
     places = np.ascontiguousarray(extension.nodes.inside(queries))
     heat = steps.search.points, *steps[1:], extension.bandwidth
     given = places, visiting_order(places, cells), *cells, *heat, *blocks
-    return _by_blocks(
-        lambda out, span: loops.heat_step_rows(*given, out, *span), (len(queries), len(blocks.order)), n_jobs
-    )
+    return _by_blocks(loops.heat_step_rows, given, (len(queries), len(blocks.order)), n_jobs)
 
 
-def _by_blocks(work: Any, shape: tuple[int, int], n_jobs: int) -> FloatArray:
-    """An array that ``work`` fills, 128 rows per task."""
+def _by_blocks(loop: Any, given: tuple[Any, ...], shape: tuple[int, int], n_jobs: int) -> FloatArray:
+    """An array that a loop fills, 128 rows per task."""
     out = np.zeros(shape)
-    quick_map(lambda span: work(out, span), pairwise([*range(0, shape[0], 128), shape[0]]), n_jobs)
+    quick_map(lambda span: loop(*given, out, *span), pairwise([*range(0, shape[0], 128), shape[0]]), n_jobs)
     return out
 
 

@@ -72,6 +72,9 @@ class CleanCloud:
         The space as quadratic patches; None where no dimension stands out or the points fill all coordinates.
     structured : bool
         Whether the points lie on a space of at most five dimensions. If not, ``dim`` is a rough estimate.
+    hollow : bool
+        Whether points avoid the surface and lie around it, as those of both sides of a wall do that is thinner than
+        their spacing: the surface is then one for two.
     n_given, n_merged, n_outliers : int
         Number of points given, merged with their copies, and left out as outliers.
 
@@ -94,6 +97,7 @@ class CleanCloud:
     noise_std: float = 0.0
     surface: LocalSurface | None = None
     structured: bool = False
+    hollow: bool = False
     n_given: int = 0
     n_merged: int = 0
     n_outliers: int = 0
@@ -220,6 +224,9 @@ def clean_cloud(
     if shape.dim == n_axes:
         return replace(found, dim=n_axes, structured=True)
     surface, placed, off = _without_outliers(usual, search, shape, keep_all=noise_std == 0)
+    squares = ((inside - placed)[~off] ** 2).sum(axis=1)
+    # Fourth moments over those of noise: two sheets have 1 / 3, a ring around a curve 1 / 2, an even slab .6.
+    hollow = shape.noise_std > 0 and _fourth(squares, n_axes - shape.dim) < 0.55
     return replace(
         found,
         points=np.ascontiguousarray((placed if shape.noise_std else inside)[~off]),
@@ -228,6 +235,7 @@ def clean_cloud(
         noise_std=shape.noise_std,
         surface=surface,
         structured=True,
+        hollow=bool(hollow),
         n_outliers=round(n / len(inside) * int(off.sum())),
     )
 
@@ -379,10 +387,14 @@ def _is_noise(squares: FloatArray, near: _Neighborhoods, shape: _Shape) -> bool:
     """
     normal_axes = near.offsets.shape[2] - shape.dim
     capped = np.minimum(squares, 9 * ROBUST * np.median(squares))
-    fourth = float((capped**2).mean() / capped.mean() ** 2) / (1 + 2 / normal_axes)
     variances = _local_variances(near, shape.h2)[shape.dim :]
     few = min(3, normal_axes)
-    return bool(fourth > 0.8 and variances[few - 1] > 0.25 * variances[0])
+    return bool(_fourth(capped, normal_axes) > 0.8 and variances[few - 1] > 0.25 * variances[0])
+
+
+def _fourth(squares: FloatArray, normal_axes: int) -> float:
+    """Mean fourth power of normal distances over that of Gaussian noise of the same variance."""
+    return float((squares**2).mean() / squares.mean() ** 2) / (1 + 2 / normal_axes)
 
 
 def _neighborhoods(search: NeighborSearch) -> _Neighborhoods:

@@ -91,11 +91,6 @@ class LocalSurface:
         first, second = np.triu_indices(self.dim)
         return np.asarray(np.sqrt(((quadratic**2).sum(axis=2) * np.where(first == second, 4, 2)).sum(axis=1)))
 
-    @property
-    def curvature(self) -> float:
-        """Length of the second fundamental form that a tenth of the patches exceed."""
-        return float(np.quantile(self.bendings, 0.9))
-
     def nearest_patch(self, places: FloatArray) -> IntArray:
         """The patches nearest to some places."""
         return self.centres.knn((places - self.origin) @ self.axes, 1)[1][:, 0]

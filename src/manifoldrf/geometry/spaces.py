@@ -137,8 +137,11 @@ class CloudSpace(AbstractSpace):
 
     @cached_property
     def curvature(self) -> float:
-        """Of the surface through the points."""
-        return 0.0 if self.cloud.surface is None else self.cloud.surface.curvature
+        """That a tenth of the points exceed: they may be on a part of little area."""
+        surface = self.cloud.surface
+        if surface is None:
+            return 0.0
+        return float(np.quantile(surface.bendings[surface.nearest_patch(self.cloud.points)], 0.9))
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes on the surface through the points."""
@@ -460,12 +463,22 @@ def cloud_space(
     if len(points) < 3:
         return PointSpace(points, dim or 1, None, None, n_jobs)
     cloud = clean_cloud(points, noise_std=noise_std, dim=dim, n_jobs=n_jobs)
+    _report(cloud)
+    return _space_through(cloud, n_jobs)
+
+
+def _report(cloud: CleanCloud) -> None:
+    """Warn of points that are lost or moved far."""
     if cloud.n_outliers > 0.01 * cloud.n_given:
         warn_user(
             f"{cloud.n_outliers} of {cloud.n_given} points were left out as outliers (remedy: drop them before, or "
             "HeatGraph(noise_std=0) to keep them)."
         )
-    return _space_through(cloud, n_jobs)
+    if cloud.hollow:
+        warn_user(
+            f"The points lie about {cloud.noise_std:.2g} to both sides of a surface, as those of walls do that are "
+            "thin for the distance between points: both sides are taken for one (remedy: more points, or a mesh)."
+        )
 
 
 def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._runtime import in_a_copy, require
-from manifoldrf._validation import check_flag, check_integer, check_option, reject
+from manifoldrf._validation import check_flag, check_integer, reject
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.torch.features import FLOATS, DifferentiableFeatures, check_fitted, check_tensor, features_at, wide
 
@@ -25,7 +25,6 @@ else:  # without torch the error names the extra
     Tensor, nn = torch.Tensor, torch.nn
 
 
-EMPTY = ("zero", "mean")  # the result where nothing has weight
 # Tokens in a block of causal attention. Work per token is 2 c (m + d) inside a block of c tokens and 4 m d between
 # blocks. 8192 tokens with m = 256 and d = 64 took 48, 34, 43 and 62 ms of one core with c = 64, 128, 256 and 512.
 CHUNK = 128
@@ -42,13 +41,12 @@ def linear_attention(
     causal: bool = False,  # noqa: FBT001, FBT002  (an option of every attention)
     *,
     weights: Tensor | None = None,
-    empty: str = "zero",
 ) -> Tensor:
     r"""(A v) / (A 1) with A = phi_q phi_k^T, which is never formed: time and memory grow with L + S.
 
     If \|A 1\| is at most tiny / eps of the float type (1e-31 in single, 1e-292 in double precision), no visible key
-    has weight: positive features far from every key are 0, and the mean would be 0 / 0. The result is then given by
-    ``empty``, with gradients of 0.
+    has weight: positive features far from every key are 0, and the mean would be 0 / 0. The result is then 0,
+    with gradients of 0.
 
     Parameters
     ----------
@@ -63,8 +61,6 @@ def linear_attention(
         Whether query i sees only the keys up to i. Needs L = S; uses sums over blocks of 128 tokens.
     weights : tensor of shape (..., S), optional
         Boolean, True for visible keys; or nonnegative weights, 0 for hidden keys. Not an additive mask.
-    empty : {"zero", "mean"}, default="zero"
-        Result where nothing has weight: 0, or the mean of the visible values.
 
     Returns
     -------
@@ -84,22 +80,16 @@ def linear_attention(
     """
     keep_to_own_threads()
     check_flag(causal, "causal")
-    check_option(empty, "empty", EMPTY)
     check_attention(phi_q, phi_k, v, weights, causal=causal)
     with full_precision(v):
         parts = wide(phi_q), wide(phi_k), wide(v)
         weight = None if weights is None else weights.to(parts[2])
-        found = checked_attention(*parts, weight, causal=causal, empty=empty)
+        found = checked_attention(*parts, weight, causal=causal)
     return found.to(type_of_results(v))
 
 
 class AttentionState:
     """Causal attention, one token at a time; the state has (..., m, d) numbers for any number of tokens.
-
-    Parameters
-    ----------
-    empty : {"zero", "mean"}, default="zero"
-        As in :func:`linear_attention`.
 
     Attributes
     ----------
@@ -120,12 +110,10 @@ class AttentionState:
     [2.0]
     """
 
-    def __init__(self, empty: str = "zero") -> None:
-        self.empty = check_option(empty, "empty", EMPTY)
+    def __init__(self) -> None:
         self.sums: Tensor | None = None
         self.mass: Tensor | None = None
         self.n_tokens = 0
-        self._values: Tensor | None = None  # sum of all v, for their mean
 
     def step(self, phi_q: Tensor, phi_k: Tensor, v: Tensor) -> Tensor:
         """Add the next token and return its row of causal attention.
@@ -152,11 +140,9 @@ class AttentionState:
                 reject("phi_k and v", f"of the shapes of the previous token, {_shape(self.sums)}", _shape(sums))
             self.sums = sums if self.sums is None else self.sums + sums
             self.mass = mass if self.mass is None else self.mass + mass
-            self._values = values if self._values is None else self._values + values
             self.n_tokens += 1
             found = (query[..., None, :] @ self.sums)[..., 0, :]
-            fallback = self._values / self.n_tokens if self.empty == "mean" else None
-            mean = quotient(found, (query * self.mass).sum(dim=-1, keepdim=True), fallback)
+            mean = quotient(found, (query * self.mass).sum(dim=-1, keepdim=True))
         return mean.to(type_of_results(v))
 
 
@@ -216,8 +202,6 @@ class ManifoldAttention(nn.Module):
         times of ``n_heads`` heads begin evenly spread over its range.
     projections : bool, default=True
         Whether values and results pass through linear layers. If False, heads are parts of the tokens.
-    empty : {"zero", "mean"}, default="zero"
-        Result of a token for which nothing has weight, as in :func:`linear_attention`.
     generator : torch.Generator, optional
         For the initial values of the linear layers; the default generator of torch if None.
 
@@ -243,7 +227,7 @@ class ManifoldAttention(nn.Module):
     torch.Size([3, 100, 16])
     """
 
-    def __init__(  # noqa: PLR0913  (a module remembers all its options)
+    def __init__(
         self,
         features: Any,
         dim: int,
@@ -253,7 +237,6 @@ class ManifoldAttention(nn.Module):
         causal: bool = False,
         trainable_times: bool = False,
         projections: bool = True,
-        empty: str = "zero",
         generator: torch.Generator | None = None,
     ) -> None:
         keep_to_own_threads()
@@ -271,7 +254,6 @@ class ManifoldAttention(nn.Module):
         self.n_heads = check_heads(n_heads, len(self.features), self.dim)
         self.content_features = check_integer(content_features, "content_features", 0)
         self.causal = check_flag(causal, "causal")
-        self.empty = check_option(empty, "empty", EMPTY)
         inner = self.dim if check_flag(projections, "projections") else 0
         self.value, self.output = (_linear(self.dim, inner, generator) for _ in range(2))
         width = self.n_heads * self.content_features
@@ -374,22 +356,21 @@ class ManifoldAttention(nn.Module):
         self, phi: Tensor, v: Tensor, query: Tensor | None, key: Tensor | None, weights: Tensor | None
     ) -> Tensor:
         """Attention of the heads that share features of positions, side by side, (..., L, c)."""
-        options: dict[str, Any] = {"causal": self.causal, "empty": self.empty}
         if query is None or key is None:  # without content the heads have the same weights
-            return checked_attention(phi, phi, v, weights, **options)
+            return checked_attention(phi, phi, v, weights, causal=self.causal)
         n_heads = self.n_heads * v.shape[-1] // self.dim
         q, k, values = (self._heads(each, n_heads) for each in (query, key, v))  # (..., h, L, .)
         each_key = None if weights is None else weights[..., None, :]  # (..., 1, L)
         if self.causal:
             left, right = (products(phi[..., None, :, :], each) for each in (q, k))
-            found = checked_attention(left, right, values, each_key, **options)
+            found = checked_attention(left, right, values, each_key, causal=True)
         else:
             # The content goes to the columns, so that its products with features of positions are not formed.
             columns = products(k, _with_ones(values, each_key)).transpose(-2, -3)  # (..., L, h, r (d + 1))
             seen = self._heads(_product(phi, phi, columns.flatten(-2)), n_heads)
             parts = seen.reshape(*seen.shape[:-1], q.shape[-1], values.shape[-1] + 1)
             sums = (q[..., None] * parts).sum(dim=-2)  # (..., h, L, d + 1)
-            found = means((sums[..., :-1], sums[..., -1:]), values, each_key, **options)
+            found = quotient(sums[..., :-1], sums[..., -1:])
         return found.transpose(-2, -3).flatten(-2)
 
 
@@ -473,12 +454,9 @@ def type_of_results(v: Tensor) -> torch.dtype:
     return v.dtype if v.dtype == torch.float64 else cast_type(v) or v.dtype
 
 
-def checked_attention(
-    phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None, *, causal: bool, empty: str
-) -> Tensor:
+def checked_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None, *, causal: bool) -> Tensor:
     """As :func:`linear_attention`, for arguments that are known to be good and in one precision."""
-    sums = (prefix_sums if causal else whole_sums)(phi_q, phi_k, v, weights)
-    return means(sums, v, weights, causal=causal, empty=empty)
+    return quotient(*(prefix_sums if causal else whole_sums)(phi_q, phi_k, v, weights))
 
 
 def whole_sums(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None) -> Sums:
@@ -533,8 +511,8 @@ def _exclusive(parts: Tensor, dim: int) -> Tensor:
     return torch.cat(shifted, dim=dim).cumsum(dim=dim)
 
 
-def quotient(sums: Tensor, mass: Tensor, fallback: Tensor | None) -> Tensor:
-    """Sums / mass (..., 1); the fallback, by default 0, where the mass vanishes. Gradients are 0 there.
+def quotient(sums: Tensor, mass: Tensor) -> Tensor:
+    """Sums / mass (..., 1); 0 where the mass vanishes, with gradients of 0.
 
     The sums may be overwritten.
     """
@@ -542,21 +520,7 @@ def quotient(sums: Tensor, mass: Tensor, fallback: Tensor | None) -> Tensor:
     # Division by infinity makes the value and both derivatives 0, without 0 / 0.
     divisor = mass.masked_fill(gone, torch.inf)
     tracked = sums.requires_grad or divisor.requires_grad
-    found = sums / divisor if tracked else sums.div_(divisor)  # new memory takes a tenth of the time
-    return found if fallback is None else torch.where(gone, fallback, found)
-
-
-def means(sums: Sums, v: Tensor, weights: Tensor | None, *, causal: bool, empty: str) -> Tensor:
-    """Weighted means of the values; where nothing has weight, 0 or the mean of the visible values."""
-    if empty == "zero":
-        return quotient(*sums, None)
-    ones = v.new_ones(v.shape[-2], 1) if weights is None else weights[..., None]
-    values = weighted(v, weights)
-    if causal:
-        totals = values.cumsum(dim=-2), ones.cumsum(dim=-2)
-    else:
-        totals = values.sum(dim=-2, keepdim=True), ones.sum(dim=-2, keepdim=True)
-    return quotient(*sums, quotient(*totals, None))
+    return sums / divisor if tracked else sums.div_(divisor)  # new memory takes a tenth of the time
 
 
 def check_attention(phi_q: Any, phi_k: Any, v: Any, weights: Any, *, causal: bool) -> None:
