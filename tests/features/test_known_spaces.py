@@ -89,6 +89,7 @@ def test_narrow_directions_are_seen_or_said_to_be_unsure(shape, aspect, t, globa
     assert true / 3 < estimate
 
 
+@pytest.mark.slow
 def test_a_large_box_ten_times_as_long_as_wide(global_seed):
     space, rng = SPACES["box 10 x 200"], np.random.default_rng(global_seed)
     assert errors(space, cloud(space, 3000, rng), rng)[0] < 0.05
@@ -112,7 +113,7 @@ def test_outliers_are_left_out(global_seed):
     assert true / 3 < estimate
 
 
-@pytest.mark.parametrize("copies", [2, 10])
+@pytest.mark.parametrize("copies", quick_ones([2, 10], 10))
 def test_repeated_measurements_with_jitter(copies, global_seed):
     space, rng = SPACES["S^2"], np.random.default_rng(global_seed)
     places = np.repeat(cloud(space, 600, rng), copies, axis=0)
@@ -128,7 +129,9 @@ def test_clumps_among_single_points(global_seed):
     assert errors(space, np.vstack([points, clumps]), rng)[0] < 0.01
 
 
-@pytest.mark.parametrize(("radius", "n", "most"), [(3.0, 500, 0.03), (0.1, 300, 0.05)])
+@pytest.mark.parametrize(
+    ("radius", "n", "most"), [pytest.param(3.0, 500, 0.03, marks=pytest.mark.slow), (0.1, 300, 0.05)]
+)
 def test_two_parts_of_different_size(radius, n, most, global_seed):
     """Neither is dropped."""
     t, rng = 0.05, np.random.default_rng(global_seed)
@@ -148,6 +151,7 @@ def test_two_parts_of_different_size(radius, n, most, global_seed):
     assert true / 3 < float(model.error_)
 
 
+@pytest.mark.slow
 def test_a_sphere_among_784_coordinates_costs_no_more(global_seed):
     space, rng = SPACES["S^2"], np.random.default_rng(global_seed)
     frame = np.linalg.qr(rng.normal(size=(784, 3)))[0].T
@@ -158,6 +162,7 @@ def test_a_sphere_among_784_coordinates_costs_no_more(global_seed):
     assert relative_error(turned.kernel_matrix(points[:200] @ frame), plain.kernel_matrix(points[:200])) < 0.01
 
 
+@pytest.mark.slow
 def test_many_coordinates_with_noise(global_seed):
     space, rng = SPACES["S^2"], np.random.default_rng(global_seed)
     frame = np.linalg.qr(rng.normal(size=(30, 3)))[0].T
