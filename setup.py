@@ -7,7 +7,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CompileError, LinkError
 
 # Fused operations would change the last bits from one processor to the next.
-FLAGS = ["/O2", "/fp:precise"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-std=c11"]
+FLAGS = ["/O2", "/fp:precise", "/std:c11"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-std=c11"]
 
 
 class BuildLoops(build_ext):
