@@ -13,10 +13,8 @@ from manifoldrf.geometry.layout import EvenNodes
 from manifoldrf.geometry.spaces import CloudSpace, CurveSpace, PointSpace, cloud_space
 
 
-def edge_of(points, spacing=0.03, frames=None):
-    if frames is None:
-        frames = np.broadcast_to(np.eye(points.shape[1]), (len(points), points.shape[1], points.shape[1]))
-    return find_edge(points, frames, np.zeros(len(points)), spacing, 1, noise_std=0.0)
+def edge_of(points, spacing=0.03):
+    return find_edge(points, None, points.shape[1], spacing)
 
 
 def laid_out(points, s2=0.01):

@@ -182,8 +182,8 @@ def clean_cloud(
     ----------
     points : array-like of shape (n, D)
     noise_std : "auto" or float, default="auto"
-        Standard deviation of the noise in each coordinate; "auto" finds it. With 0, points stay where they are,
-        and none is an outlier.
+        Standard deviation of the noise in each coordinate; "auto" finds it. With 0, points stay where they are:
+        none is an outlier, and only equal points are merged.
     dim : int, optional
         Dimension of the space; found by default.
     n_jobs : int, default=-1
@@ -208,7 +208,8 @@ def clean_cloud(
     if dim is not None:
         check_integer(dim, "dim", 1, given.shape[1])
     origin, axes = _span(given)
-    merged = merge_copies(np.ascontiguousarray((given - origin) @ axes))
+    merged = np.ascontiguousarray((given - origin) @ axes)
+    merged = np.unique(merged, axis=0) if noise_std == 0 else merge_copies(merged)
     inside, (n, n_axes) = merged, merged.shape
     if n < 3:  # one or two places
         return CleanCloud(merged, origin, axes, 1, merged, n_given=len(given), n_merged=len(given) - n)

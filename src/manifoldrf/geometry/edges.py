@@ -4,7 +4,7 @@ Heat does not leave a space at its edge. A node at a distance b from the edge is
 itself, 2 b further out: the images take up what of a Gaussian would leave the space.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._validation import FloatArray, IntArray, check_finite
 from manifoldrf.geometry.csr import check_shape, components_of
+from manifoldrf.geometry.patches import LocalSurface
 from manifoldrf.geometry.sampling import farthest_first
 
 _SAME_FACE, _OTHER_FACE = 0.8, 0.5  # cosines between normals
@@ -36,6 +37,8 @@ class Edge:
         Mean curvature of the edge within the space, positive where the space is convex.
     dim : int
         Dimension of the space.
+    surface : LocalSurface, optional
+        The space itself, if it is curved.
     """
 
     places: FloatArray
@@ -43,6 +46,7 @@ class Edge:
     along: FloatArray
     bends: FloatArray
     dim: int
+    surface: LocalSurface | None = None
 
     def __post_init__(self) -> None:
         check_shape("normals", self.normals, self.places.shape)
@@ -81,6 +85,9 @@ class Edge:
         heights = np.einsum("rkd,rkd->rk", offsets, N)
         if z.shape[1] > self.dim:  # an edge of another layer is not beside a point, but above it
             flat = heights**2 + (np.einsum("rkd,rkad->rka", offsets, self.along[i]) ** 2).sum(axis=2)
+            if self.surface is not None:  # nor is the point beside the edge
+                tangents = self.surface.tangents(z[near])
+                flat = np.minimum(flat, (np.einsum("rkd,rda->rka", offsets, tangents) ** 2).sum(axis=2))
             known &= flat > 0.5 * d**2
             d = np.where(known, d, np.inf)
         lateral = np.where(known, np.maximum(d**2 - heights**2, 0.0), np.inf)
@@ -140,7 +147,13 @@ def _lengths(vectors: FloatArray) -> FloatArray:
 
 
 def find_edge(
-    points: FloatArray, frames: FloatArray, bends: FloatArray, spacing: float, n_jobs: int, *, noise_std: float
+    points: FloatArray,
+    surface: LocalSurface | None,
+    dim: int,
+    spacing: float,
+    n_jobs: int = 1,
+    *,
+    noise_std: float = 0.0,
 ) -> Edge:
     """The edge of the space that points lie on.
 
@@ -150,10 +163,9 @@ def find_edge(
     Parameters
     ----------
     points : array of shape (n, D)
-    frames : array of shape (n, D, dim)
-        Tangents at the points.
-    bends : array of shape (n,)
-        Curvature of the space there: windows are smaller than its radius.
+    surface : LocalSurface or None
+        Through the points; None if they fill all coordinates.
+    dim : int
     spacing : float
         Distance between the places that the edge is described by.
     n_jobs : int
@@ -161,7 +173,10 @@ def find_edge(
     noise_std : float
         Noise that the points had along the space, too, which blurs the edge.
     """
-    (n, n_axes), dim = points.shape, frames.shape[2]
+    n, n_axes = points.shape
+    frames, widest = np.broadcast_to(np.eye(n_axes), (n, n_axes, n_axes)), np.full(n, np.inf)
+    if surface is not None:  # windows are smaller than the radius of curvature
+        frames, widest = surface.tangents(points), surface.radii(points)
     tree = cKDTree(points)
     k = min(n - 1, 50 if dim == 2 else 80)
     if noise_std > 0:  # a window must be wider than the blur
@@ -172,9 +187,9 @@ def find_edge(
             k = min(2 * k, n - 1)
     d, near = tree.query(points, k + 1, workers=n_jobs)
     d, near = d[:, 1:], near[:, 1:]
-    radii = np.clip(0.6 / np.maximum(bends, 1e-300), d[:, min(16, k - 1)], d[:, -1])
-    seen = d <= radii[:, None]
+    radii = np.clip(widest, d[:, min(16, k - 1)], d[:, -1])
     flat = np.einsum("nkd,nda->nka", points[near] - points[:, None], frames)
+    seen = (d <= radii[:, None]) & (_lengths(flat)[..., 0] > 0.7 * d)  # not above or below, on another layer
     flat *= (np.minimum(d / _lengths(flat)[..., 0], 1.5) / radii[:, None])[..., None]  # as long as in space
     offset = (flat * seen[..., None]).sum(axis=1) / seen.sum(axis=1)[:, None]
     open_ = np.flatnonzero(np.linalg.norm(offset, axis=1) > 0.2)
@@ -183,15 +198,20 @@ def find_edge(
     flat, outward, radii = flat[open_], -offset[open_] / _lengths(offset[open_]), radii[open_]
     flat[~seen[open_]] = np.nan
     blur = noise_std / radii
-    best, _ = _window_depth(flat, outward, blur)
-    turned = outward.copy()
-    for direction in _turns(outward, dim):  # away from the diagonal of a corner, to one of its faces
-        depth, _ = _window_depth(flat, direction, blur)
-        better = depth < best - 0.02
-        best[better], turned[better] = depth[better], direction[better]
+    directions = np.stack([outward, *_turns(outward, dim)])  # (m, n, dim)
+    depths = np.stack([_window_depth(flat, direction, blur)[0] for direction in directions])
+    depths[0] -= 0.02  # turned only for a reason
+    rows, at, turned = np.arange(len(open_)), [], []
+    for _ in range(dim):  # away from the diagonal of a corner to each of its faces
+        best = depths.argmin(axis=0)
+        at.append(np.flatnonzero(depths[best, rows] < 0.6))
+        turned.append(directions[best, rows][at[-1]])
+        depths[np.einsum("mna,na->mn", directions, directions[best, rows]) > _OTHER_FACE] = np.inf
+    rows, outward = np.concatenate(at), np.concatenate(turned)
+    flat, radii, blur, open_ = flat[rows], radii[rows], blur[rows], open_[rows]
     F = frames[open_]
-    normals, agreement = np.einsum("nda,na->nd", F, turned), np.zeros(0)
-    d, around = cKDTree(points[open_]).query(points[open_], min(24, len(open_)), workers=n_jobs)
+    normals, agreement = np.einsum("nda,na->nd", F, outward), np.zeros(0)
+    d, around = cKDTree(points[open_]).query(points[open_], min(24 * dim, len(open_)), workers=n_jobs)
     weights = np.exp(-((d / (0.5 * radii[:, None])) ** 2))
     for _ in range(4):  # neighbours on the same face have similar normals
         cosines = np.einsum("nkd,nd->nk", normals[around], normals)
@@ -207,10 +227,10 @@ def find_edge(
     # Where only the density falls, there are points further out.
     further = points[open_] + ((depths + 0.7 + 2 * blur) * radii)[:, None] * normals
     empty = tree.query(further, workers=n_jobs)[0] > 0.55 * radii
-    found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0)) & (agreement >= 0.5) & empty
+    found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0)) & (agreement >= 0.3) & empty
     normals = normals[found]
     places = points[open_][found] + (depths * radii)[found][:, None] * normals
-    return _smooth_edge(places, normals, radii[found], spacing, dim)
+    return replace(_smooth_edge(places, normals, radii[found], spacing, dim), surface=surface)
 
 
 def _turns(outward: FloatArray, dim: int) -> list[FloatArray]:
@@ -264,8 +284,8 @@ def _smooth_edge(places: FloatArray, normals: FloatArray, radii: FloatArray, spa
     order, apart = farthest_first(np.hstack([places, spacing * normals]))
     chosen = order[apart > spacing]
     at, N, across = places[chosen], normals[chosen], dim - 1
-    d, near = tree.query(at, min(96, len(places)))
-    width = 1.25 * radii[chosen][:, None]
+    d, near = tree.query(at, min(192, len(places)))
+    width = 1.5 * radii[chosen][:, None]
     offsets = places[near] - at[:, None]
     heights = np.einsum("ckd,cd->ck", offsets, N)
     weights = np.exp(-((d / width) ** 2)) * (np.einsum("ckd,cd->ck", normals[near], N) > 0.75) + 1e-12 * (d == 0)

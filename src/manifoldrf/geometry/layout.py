@@ -24,7 +24,7 @@ from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
 from manifoldrf.geometry.edges import Edge
 from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, balls_along_edges, without_self
 from manifoldrf.geometry.nodes import AbstractNodes, FusedSteps, step_reach
-from manifoldrf.geometry.patches import LocalSurface, fit_patches
+from manifoldrf.geometry.patches import LocalSurface, fit_patches, patch_tangents
 from manifoldrf.geometry.sampling import farthest_first
 
 _PUSHED_BY = {1: 4, 2: 12, 3: 24}  # nearest nodes that push, by dimension
@@ -299,8 +299,7 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
     """The layers of a space, if steps would jump between them; else None.
 
     Two nodes are on different layers if the path along near neighbours is more than twice as long as the straight
-    line (half a circle is 1.57 times its diameter). Rolls had the least error with steps of which a share of .003
-    jumped.
+    line (half a circle is 1.57 times its diameter).
     """
     n = len(points)
     search = NeighborSearch(points, None, n_jobs)
@@ -329,7 +328,7 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
 
     pairs, apart = far_along(some)
     weights = np.exp(-(pairs.distances**2) / s2)
-    if weights[apart].sum() <= 3e-3 * weights.sum():
+    if weights[apart].sum() <= 1e-4 * weights.sum():
         return None
     pairs, apart = far_along(np.arange(n))
     joined = sparse.coo_array(
@@ -344,20 +343,13 @@ def curvature_at(points: FloatArray, dim: int, spacing: float, n_jobs: int) -> t
     """Tangents (n, D, dim) and Ricci curvature (n, dim, dim) at nodes, from quadratics through those around."""
     n, n_axes = points.shape
     patches = fit_patches(NeighborSearch(points, None, n_jobs), points, points, dim, (2.2 * spacing) ** 2)
-    width = patches.widths[:, None]
-    along = np.einsum("nd,nda->na", points - patches.means, patches.frames) / width
-    tangents = patches.frames + patches.bends[:, 1 : 1 + dim].transpose(0, 2, 1) / width[..., None]
     second_form = np.zeros((n, dim, dim, n_axes))
     for m, (a, b) in enumerate(zip(*np.triu_indices(dim), strict=True)):
-        bend = patches.bends[:, 1 + dim + m]
-        tangents[:, :, a] += bend * along[:, b : b + 1] / width
-        tangents[:, :, b] += bend * along[:, a : a + 1] / width  # twice for a = b
-        second_form[:, a, b] += bend / width**2
-        second_form[:, b, a] += bend / width**2
-    q, r = np.linalg.qr(tangents)
-    frames = q * np.sign(np.einsum("naa->na", r))[:, None]  # the signs of the patches
+        bend = patches.bends[:, 1 + dim + m] / patches.widths[:, None] ** 2
+        second_form[:, a, b] += bend
+        second_form[:, b, a] += bend
     mean = np.einsum("naad->nd", second_form)
     ricci = np.einsum("nd,nabd->nab", mean, second_form) - np.einsum(
         "nacd,ncbd->nab", second_form, second_form
     )  # Gauss's equation
-    return np.ascontiguousarray(frames), ricci
+    return np.ascontiguousarray(patch_tangents(patches, points)), ricci

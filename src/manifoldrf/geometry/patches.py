@@ -91,13 +91,20 @@ class LocalSurface:
         first, second = np.triu_indices(self.dim)
         return np.asarray(np.sqrt(((quadratic**2).sum(axis=2) * np.where(first == second, 4, 2)).sum(axis=1)))
 
-    def nearest_patch(self, places: FloatArray) -> IntArray:
-        """The patches nearest to some places."""
-        return self.centres.knn((places - self.origin) @ self.axes, 1)[1][:, 0]
+    def _nearest(self, places: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Places along the axes, and the patches nearest to them."""
+        inside = (places - self.origin) @ self.axes
+        return inside, self.centres.knn(inside, 1)[1][:, 0]
+
+    def radii(self, places: FloatArray) -> FloatArray:
+        """Radii of curvature of the nearest patches."""
+        return np.asarray(1 / np.maximum(self.bendings[self._nearest(places)[1]], 1e-300))
 
     def tangents(self, places: FloatArray) -> FloatArray:
-        """Frames (q, D, dim) of the patches nearest to some places."""
-        return np.asarray(np.einsum("da,nak->ndk", self.axes, self.frames[self.nearest_patch(places)]))
+        """Orthonormal tangents (q, D, dim) of the nearest patches at some places."""
+        inside, near = self._nearest(places)
+        patches = Patches(*(part[near] for part in (self.means, self.frames, self.bends, self.widths, self.widths)))
+        return np.asarray(np.einsum("da,nak->ndk", self.axes, patch_tangents(patches, inside)))
 
     def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Points of the surface near the queries, shape (q, D); continuous in the queries."""
@@ -220,7 +227,7 @@ def _fit_block(around: FloatArray, squares: FloatArray, dim: int, h2: float, nee
     weights = np.maximum(weights - weights[:, -1:], 1e-12)  # the last neighbour may change without a jump
     unit = np.sqrt(width2 / 2)[:, :, None]
     far = np.zeros_like(weights)
-    for _ in range(2):  # the second time without neighbours that are far off
+    for _ in range(3):  # then without neighbours that are far off, as those on another layer
         shares = weights / (1 + far**2)
         shares /= shares.sum(axis=1, keepdims=True)
         means = np.einsum("bk,bkd->bd", shares, around)
@@ -250,6 +257,19 @@ def patch_offsets(patches: Patches, points: FloatArray) -> FloatArray:
     inside = np.clip(along / patches.widths[:, None], -_LARGEST_COORDINATE, _LARGEST_COORDINATE)
     bent = np.einsum("np,npd->nd", quadratic_terms(inside), patches.bends)
     return np.asarray(offsets - np.einsum("ndk,nk->nd", patches.frames, along) - bent)
+
+
+def patch_tangents(patches: Patches, points: FloatArray) -> FloatArray:
+    """Orthonormal tangents (n, r, dim) of the patch of each point, near the point."""
+    dim, width = patches.frames.shape[2], patches.widths[:, None]
+    along = np.einsum("nd,nda->na", points - patches.means, patches.frames) / width
+    along = np.clip(along, -_LARGEST_COORDINATE, _LARGEST_COORDINATE)
+    slopes = patches.bends[:, 1 : 1 + dim].transpose(0, 2, 1).copy()
+    for m, (a, b) in enumerate(zip(*np.triu_indices(dim), strict=True)):
+        slopes[:, :, a] += patches.bends[:, 1 + dim + m] * along[:, b : b + 1]
+        slopes[:, :, b] += patches.bends[:, 1 + dim + m] * along[:, a : a + 1]  # twice for a = b
+    q, r = np.linalg.qr(patches.frames + slopes / width[..., None])
+    return np.asarray(q * np.sign(np.einsum("naa->na", r))[:, None])  # the signs of the frames
 
 
 def _leading_axes(offsets: FloatArray, dim: int) -> FloatArray:

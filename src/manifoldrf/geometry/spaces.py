@@ -137,20 +137,14 @@ class CloudSpace(AbstractSpace):
 
     @cached_property
     def curvature(self) -> float:
-        """That a tenth of the points exceed: they may be on a part of little area."""
+        """Of the surface around the points; a tenth of them are where it is larger, as on a small part."""
         surface = self.cloud.surface
-        if surface is None:
-            return 0.0
-        return float(np.quantile(surface.bendings[surface.nearest_patch(self.cloud.points)], 0.9))
+        return 0.0 if surface is None else float(1 / np.quantile(surface.radii(self.cloud.points), 0.1))
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes on the surface through the points."""
         cloud, points, dim = self.cloud, self.cloud.points, self.dim
-        frames, bends = np.broadcast_to(np.eye(dim), (len(points), dim, dim)), np.zeros(len(points))
-        if cloud.surface is not None:
-            frames = cloud.surface.tangents(points)
-            bends = cloud.surface.bendings[cloud.surface.nearest_patch(points)]
-        edge = find_edge(points, frames, bends, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
+        edge = find_edge(points, cloud.surface, dim, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
         # Random close packings are looser than lattices: so many times the spacing gives the same density.
         places = even_points(points, cloud.surface, edge, dim, {2: 1.07, 3: 1.12}[dim] * spacing, n_jobs)
         return EvenNodes.of(places, edge, cloud, s2, spacing, n_jobs)
