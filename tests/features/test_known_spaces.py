@@ -29,8 +29,8 @@ MOST = {
     **dict.fromkeys((space.name for space in CURVES), 0.012),
     **dict.fromkeys((space.name for space in CLOSED), 0.012),
     **dict.fromkeys((space.name for space in EDGED), 0.03),
-    **dict.fromkeys((space.name for space in SOLID), 0.06),  # cube .048
-    **dict.fromkeys((space.name for space in LAYERED), 0.2),  # measured .15
+    **dict.fromkeys((space.name for space in SOLID), 0.06),
+    **dict.fromkeys((space.name for space in LAYERED), 0.06),
 }
 QUICK = ["trefoil", "S^2", "ring torus", "triangle", "Möbius strip"]
 
@@ -40,7 +40,8 @@ def test_clean_clouds(name, global_seed):
     space, rng = SPACES[name], np.random.default_rng(global_seed)
     true, estimate = errors(space, cloud(space, 1500 if space.dim == 1 else 4000, rng), rng)
     assert true < MOST[name]
-    assert true / 3 < estimate < 4 * true + 0.01
+    most = 8 if "roll" in name else 4  # half of the points hardly show a tight roll
+    assert true / 3 < estimate < most * true + 0.01
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_narrow_directions_are_seen_or_said_to_be_unsure(shape, aspect, t, globa
     """A direction narrower than the kernel must not be lost: the height of the kernel depends on it."""
     space, rng = THIN[shape](aspect, t), np.random.default_rng(global_seed)
     true, estimate = errors(space, cloud(space, 3000, rng), rng)
-    assert true < (0.1 if shape != "plate" else 0.4)  # plate 1 x 1 x .05 measured .28, estimate .40
+    assert true < (0.1 if shape != "plate" else 0.25)  # plate 1 x 1 x .05 measured .17
     assert true / 3 < estimate
 
 

@@ -38,7 +38,8 @@ def test_the_edge_of_a_box_is_at_its_faces(dim, n, global_seed):
     assert np.isclose(np.linalg.norm(edge.normals, axis=1), 1).all()
     middle = np.full((1, dim), 0.5)
     assert np.einsum("ed,ed->e", edge.places - middle, edge.normals).min() > 0  # outward
-    assert cKDTree(edge.places).query(edge.places, 2)[0][:, 1].min() > 0.01
+    apart = np.hstack([edge.places, edge.normals])  # on one face; others meet it at corners
+    assert cKDTree(apart).query(apart, 2)[0][:, 1].min() > 0.01
     depths, normals = edge.faces(np.full((1, dim), 0.05), 0.3)
     assert np.isfinite(depths[0, :2]).all()  # two faces at a corner
     assert np.allclose(depths[0, :2], 0.05, atol=gap)

@@ -209,7 +209,7 @@ def clean_cloud(
         check_integer(dim, "dim", 1, given.shape[1])
     origin, axes = _span(given)
     merged = np.ascontiguousarray((given - origin) @ axes)
-    merged = np.unique(merged, axis=0) if noise_std == 0 else merge_copies(merged)
+    merged = _distinct(merged) if noise_std == 0 else merge_copies(merged)
     inside, (n, n_axes) = merged, merged.shape
     if n < 3:  # one or two places
         return CleanCloud(merged, origin, axes, 1, merged, n_given=len(given), n_merged=len(given) - n)
@@ -241,6 +241,11 @@ def clean_cloud(
     )
 
 
+def _distinct(points: FloatArray) -> FloatArray:
+    """The points without equal ones."""
+    return np.unique(points, axis=0) if len(np.unique(points[:, 0])) < len(points) else points
+
+
 def merge_copies(points: FloatArray) -> FloatArray:
     """The points, with the mean in place of groups that are much smaller than their distance to others.
 
@@ -248,8 +253,7 @@ def merge_copies(points: FloatArray) -> FloatArray:
     and more points must be three times smaller than that distance, pairs eight times: random points have such
     pairs.
     """
-    if len(np.unique(points[:, 0])) < len(points):
-        points = np.unique(points, axis=0)
+    points = _distinct(points)
     k = min(13, len(points)) - 1
     if k < 2:
         return points

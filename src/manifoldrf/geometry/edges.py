@@ -193,8 +193,6 @@ def find_edge(
     flat *= (np.minimum(d / _lengths(flat)[..., 0], 1.5) / radii[:, None])[..., None]  # as long as in space
     offset = (flat * seen[..., None]).sum(axis=1) / seen.sum(axis=1)[:, None]
     open_ = np.flatnonzero(np.linalg.norm(offset, axis=1) > 0.2)
-    if len(open_) < 6:
-        return Edge.none(dim, n_axes)
     flat, outward, radii = flat[open_], -offset[open_] / _lengths(offset[open_]), radii[open_]
     flat[~seen[open_]] = np.nan
     blur = noise_std / radii
@@ -208,6 +206,8 @@ def find_edge(
         turned.append(directions[best, rows][at[-1]])
         depths[np.einsum("mna,na->mn", directions, directions[best, rows]) > _OTHER_FACE] = np.inf
     rows, outward = np.concatenate(at), np.concatenate(turned)
+    if len(rows) < 12:
+        return Edge.none(dim, n_axes)
     flat, radii, blur, open_ = flat[rows], radii[rows], blur[rows], open_[rows]
     F = frames[open_]
     normals, agreement = np.einsum("nda,na->nd", F, outward), np.zeros(0)
