@@ -16,7 +16,8 @@ from manifoldrf.geometry.csr import check_shape, components_of
 from manifoldrf.geometry.patches import LocalSurface
 from manifoldrf.geometry.sampling import farthest_first
 
-_SAME_FACE, _OTHER_FACE = 0.8, 0.5  # cosines between normals
+_SAME_FACE = 0.8  # cosines between normals
+_OTHER_FACE = {2: 0.7, 3: 0.5}  # by dimension: of three, normals at corners are less exact
 # The window in which the outermost points are looked for: half-width and depth, in radii of a neighbourhood.
 _ACROSS, _BEHIND = 0.5, 0.7
 
@@ -109,7 +110,7 @@ class Edge:
             here = near[exists]
             depths[here, face] = (shares * heights).sum(axis=1)[exists]
             normals[here, face] = (mean / _lengths(mean))[exists]
-            free &= cosines < _OTHER_FACE
+            free &= cosines < _OTHER_FACE[self.dim]
         return depths, normals
 
     def images(self, nodes: FloatArray, reach: float) -> tuple[FloatArray, IntArray, FloatArray]:
@@ -204,7 +205,7 @@ def find_edge(
         best = depths.argmin(axis=0)
         at.append(np.flatnonzero(depths[best, rows] < 0.6))
         turned.append(directions[best, rows][at[-1]])
-        depths[np.einsum("mna,na->mn", directions, directions[best, rows]) > _OTHER_FACE] = np.inf
+        depths[np.einsum("mna,na->mn", directions, directions[best, rows]) > _OTHER_FACE[dim]] = np.inf
     rows, outward = np.concatenate(at), np.concatenate(turned)
     if len(rows) < 12:
         return Edge.none(dim, n_axes)
