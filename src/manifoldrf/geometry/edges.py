@@ -200,7 +200,9 @@ def find_edge(
     directions = np.stack([outward, *_turns(outward, dim)])  # (m, n, dim)
     depths = np.stack([_window_depth(flat, direction, blur)[0] for direction in directions])
     depths[0] -= 0.02  # turned only for a reason
-    rows, at, turned = np.arange(len(open_)), [], []
+    rows = np.arange(len(open_))
+    at: list[IntArray] = []
+    turned: list[FloatArray] = []
     for _ in range(dim):  # away from the diagonal of a corner to each of its faces
         best = depths.argmin(axis=0)
         at.append(np.flatnonzero(depths[best, rows] < 0.6))
