@@ -17,14 +17,13 @@ TORCH_FLAGS ?=
 export OMP_WAIT_POLICY := passive
 export MPLBACKEND := Agg
 
-.PHONY: help setup native wheel check-wheel sanitize demo records results test test-all coverage lint format bench bench-peers audit docs docs-check clean
+.PHONY: help setup native wheel check-wheel sanitize demo records results test test-all lint format bench bench-peers audit docs docs-check clean
 
 help:
 	@echo "make setup     create .venv and install everything, pinned (all other targets do this)"
 	@echo "make native    compile the loops of this checkout (needs a C compiler, not .venv)"
 	@echo "make demo      features on four surfaces (1 to 3 minutes, longest the first time); results in $(OUT)/"
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
-	@echo "make coverage  make test, with the share of lines that it runs"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   results page from docs/records"
 	@echo "make records   all experiments at the paper's size, ten hours; then the results page. DATA=DIR: with files too"
@@ -71,10 +70,6 @@ results: setup
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: setup
-	$(PYTEST) -m "not slow"
-
-# A fifth slower than `make test`.
-coverage: setup
 	$(PYTEST) -m "not slow" --cov=manifoldrf --cov-report=term:skip-covered
 
 # Each property is tested with 500 examples; MANIFOLDRF_TEST_EXAMPLES=10000 tries more.
