@@ -17,7 +17,7 @@ SECONDS = 60
 HANGS = 600  # seconds to wait at most
 
 # Modules with a list of public names in the API page.
-PUBLIC_MODULES = {"manifoldrf", "manifoldrf.torch", "manifoldrf.gpytorch"}
+PUBLIC_MODULES = {"manifoldrf"} | {f"manifoldrf.{part}" for part in ("geometry", "kernels", "torch", "gpytorch")}
 
 every_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 
