@@ -133,7 +133,7 @@ sanitize: setup
 	$(MAKE) native LOOPS_FLAGS="-O1 -g -std=c11 -ffp-contract=off -DPLAIN_LOOPS -fsanitize=address,undefined -fno-sanitize-recover=all"
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
 	  $(BIN)/python -m pytest -q -m "not slow" tests/test_native.py tests/test_random.py tests/signatures tests/geometry \
-	  tests/kernels tests/features tests/test_storage.py tests/reliability/test_damaged_models.py; code=$$?; rm -f $(LOOPS); exit $$code
+	  tests/kernels tests/features tests/test_storage.py tests/reliability/test_damaged_models.py; code=$$?; rm -f $(LOOPS); $(MAKE) native; exit $$code
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(AUDIT) $(OUT) docs/gallery docs/sg_execution_times.rst build dist $(LOOPS) .mypy_cache .pytest_cache .ruff_cache

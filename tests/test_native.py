@@ -40,6 +40,34 @@ def test_what_does_not_fit_is_refused(change, kind):
         product(**change)
 
 
+LONG = [0, 5_000_000, 2]  # the end of the first row lies beyond all entries
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: loops.fill_table(
+            np.array(LONG, np.uint64), COLUMNS, VALUES, 0, np.zeros(2, "i8,f8"), np.zeros(0, "u8")
+        ),
+        lambda: loops.heat_steps(np.array(LONG), COLUMNS, VALUES, VALUES, 1.0, np.zeros(2)),
+        lambda: loops.heat_steps(ENDS, COLUMNS + 2**40, VALUES, VALUES, 1.0, np.zeros(2)),
+        lambda: loops.balls_along_edges(np.array(LONG), COLUMNS, VALUES, np.array([0]), 1.0),
+        lambda: loops.balls_along_edges(ENDS, COLUMNS, VALUES, np.array([2]), 1.0),
+    ],
+    ids=["walks", "steps", "columns", "balls", "sources"],
+)
+def test_rows_beyond_all_entries_are_refused_before_they_are_read(call):
+    with pytest.raises(ValueError, match="do not fit together"):
+        call()
+
+
+def test_infinite_distances_end_the_search_for_far_points():
+    points = np.array([[1e200, 0.0], [-1e200, 0.0], [0.0, 1e200], [0.0, -1e200]])
+    order = np.arange(4)
+    with pytest.raises(ValueError, match="count > before"):
+        loops.farthest_points(points, order, 1, 0, 1, order, 0.5, np.zeros(4, int), np.zeros(1))
+
+
 def test_a_read_only_result_is_refused():
     fixed = np.zeros((2, 3))
     fixed.flags.writeable = False

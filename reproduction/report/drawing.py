@@ -68,19 +68,6 @@ def draw_field(
     return dots
 
 
-def draw_edges(axes: Any, points: FloatArray, edges: Any, view: FloatArray) -> None:
-    """Draw edges, dark near the viewer and light behind."""
-    depth = points[edges].mean(axis=1) @ view[:, 2]
-    shade = (depth - depth.min()) / max(float(np.ptp(depth)), 1e-12)
-    colours = np.zeros((len(edges), 4))
-    colours[:, 2] = 0.35
-    density = min(1.0, 16_000 / len(edges))  # fainter lines for many edges; otherwise the surface would be black
-    colours[:, 3] = density * (0.06 + 0.6 * shade**2)
-    flat = points @ view[:, :2]
-    axes.add_collection(collections.LineCollection(flat[edges], colors=colours, linewidths=0.35, rasterized=True))
-    frame(axes, flat, 0.0)
-
-
 def draw_patches(axes: Any, corners: FloatArray, values: FloatArray, view: FloatArray, limits: Limits) -> Any:
     """Quadrilaterals with corners (m, n, 3), coloured by values at their corners (m, n), from back to front."""
     at = (slice(None, -1), slice(1, None))

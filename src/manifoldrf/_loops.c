@@ -10,7 +10,7 @@ Every function is declared by LOOP(name, kinds), with one letter for each argume
 `call` checks kinds, contiguity and writability; a loop checks lengths (NEED). Indices inside arrays are checked by
 the constructors of the objects that hold them. A loop returns None, or (integer, bytearray, ...) if it has results
 whose sizes are not known before. Sums are in a fixed order and are never contracted to fused operations, so results
-have the same bits on every machine and for any number of threads.
+have the same bits for any number of threads, and on machines with the same C library.
 */
 
 #define PY_SSIZE_T_CLEAN
@@ -251,6 +251,14 @@ static int in_range(const Argument *a, int64_t n) {
   return 1;
 }
 
+/* Whether ends of rows ascend from at least 0 to at most a limit. */
+static int ascending(const Argument *ends, int64_t limit) {
+  const int64_t *x = ends->view.buf;
+  for (int64_t k = 1; k < ends->n; k++)
+    if (x[k] < x[k - 1]) return 0;
+  return ends->n > 0 && x[0] >= 0 && x[ends->n - 1] <= limit;
+}
+
 /* Sort nodes: by insertion if they are few, else by bytes from the lowest to the highest. */
 static void sort_nodes(int64_t *x, int64_t n, int64_t *other) {
   if (n <= 48) {
@@ -457,10 +465,9 @@ LOOP(fill_table, "uidnEU") {
   Edge *edges = c->a[4].view.buf;
   uint64_t *shares = c->a[5].n ? c->a[5].U : NULL;
   int64_t n = c->a[0].n - 1;
-  NEED(n >= 0 && (int64_t)rows[n] == c->a[2].n && c->a[1].n == c->a[2].n && c->a[4].n == c->a[2].n)
+  NEED(ascending(&c->a[0], c->a[2].n) && c->a[1].n == c->a[2].n && c->a[4].n == c->a[2].n)
   NEED(!shares || c->a[5].n == c->a[2].n)
   for (int64_t v = 0; v < n; v++) {
-    NEED(rows[v] <= rows[v + 1])
     double total = 0.0, upto = 0.0;
     uint64_t before = 0;
     for (uint64_t e = rows[v]; e < rows[v + 1]; e++) total += fabs(data[e]);
@@ -658,7 +665,7 @@ LOOP(run_walks, "euundulwln") {
   int64_t n = a[1].n - 1, n_batches = a[6].n, n_walks = 0, size = a[9].i;
   Table t = {a[0].view.buf, a[1].u, a[2].n ? a[2].u : NULL, a[5].u, a[4].d, (uint64_t)a[3].i};
   const Table uniform = {t.edges, t.rows, NULL, t.go_on, t.deposit, t.mask};
-  NEED(n >= 0 && a[4].n > 0 && a[5].n == a[4].n && t.go_on[a[5].n - 1] == 0 && a[7].n == 2 && in_range(&a[8], n))
+  NEED(ascending(&a[1], a[0].n) && a[4].n > 0 && a[5].n == a[4].n && t.go_on[a[5].n - 1] == 0 && a[7].n == 2 && in_range(&a[8], n))
   NEED((size == 1 || size == 2 || size == MOST_COUPLED) && (!t.shares || a[2].n == a[0].n))
   Batch s = {zeros(c, n, 8), zeros(c, n, 1), zeros(c, n + 1, 8)};
   double *moments = zeros(c, 2 * n, 8); /* sums over batches of the sums, and of their squares over the batch size */
@@ -1030,12 +1037,14 @@ LOOP(farthest_points, "dlnnnlxLD") {
   }
   while (count < wanted) {
     double radius = sweep_radius(p.far[1], a[6].x * a[6].x); /* distances are squared here */
+    const int64_t before = count;
     for (int64_t k = 0; k < a[5].n && count < wanted; k++) {
       if (p.nearest[a[5].l[k]] > radius) {
         selected[count++] = a[5].l[k];
         select_point(&p, a[5].l[k]);
       }
     }
+    NEED(count > before) /* infinite distances */
   }
 }
 
@@ -1346,10 +1355,9 @@ LOOP(heat_steps, "llddxD") {
   const int64_t *columns = a[1].l, n = a[0].n - 1;
   const double *weights = a[3].d;
   double *out = a[5].D;
-  NEED(n >= 0 && a[1].n == a[5].n && a[3].n == a[2].n && a[0].l[0] >= 0 && a[0].l[n] <= a[1].n)
+  NEED(ascending(&a[0], a[1].n) && a[1].n == a[5].n && a[3].n == a[2].n && in_range(&a[1], a[2].n))
   for (int64_t i = 0; i < n; i++) {
     int64_t begin = a[0].l[i], end = a[0].l[i + 1];
-    NEED(begin <= end)
     double total = weigh(out + begin, end - begin, columns + begin, a[2].d, a[4].x), weighted = 0.0, scale = 0.0;
     for (int64_t p = begin; p < end; p++) weighted += out[p] * weights[columns[p]];
     double square = total * total;
@@ -1410,9 +1418,9 @@ LOOP(heat_step_rows, "dldlldlxdldddxuwdlDnn") {
   Near near = {NULL, 0, NULL};
   if ((c->refused = cells_of(&a[2], a[0].columns, &cells))) return;
   NEED(a[8].columns == a[0].columns && a[9].n == a[8].rows && a[10].n == a[8].rows && a[8].rows == cells.n)
-  NEED(a[14].n >= 1 && (int64_t)a[14].u[a[14].n - 1] == n_blocks && a[16].n == BLOCK * n_blocks)
+  NEED(ascending(&a[14], n_blocks) && a[16].n == BLOCK * n_blocks && in_range(&a[9], a[14].n - 1))
   NEED(a[11].n == 0 || (a[11].columns == a[8].columns && a[12].n == a[11].rows * a[11].deep * a[11].deep))
-  NEED(a[18].n == a[0].rows * m && in_range(&a[17], m) && a[19].i >= 0 && a[20].i <= a[1].n)
+  NEED(a[18].n == a[0].rows * m && in_range(&a[17], m) && in_range(&a[1], a[0].rows) && a[19].i >= 0 && a[20].i <= a[1].n)
   double *row = zeros(c, (m + BLOCK - 1) / BLOCK * BLOCK, 8);
   if (row) heat_rows(c, &cells, row, &near);
   free_near(&near);

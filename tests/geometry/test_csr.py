@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from manifoldrf import Graph, GraphRandomFeatures
 from manifoldrf.geometry import csr
 from manifoldrf.geometry.csr import components_of, local_form, product_above, renumbered, scaled_both_ends, times
 
@@ -80,3 +81,15 @@ def test_entries_are_selected_in_a_copy(rng):
     np.testing.assert_array_equal(kept.toarray(), np.where(np.abs(dense) >= low, dense, 0.0))
     np.testing.assert_array_equal(matrix.toarray(), dense)
     assert 0 < kept.nnz < matrix.nnz
+
+
+@pytest.mark.parametrize(
+    "broken", [{"indices": [0, 50_000_000]}, {"indptr": [0, 5_000_000, 2]}, {"indices": [0, -1]}]
+)
+def test_indices_out_of_range_are_refused_before_they_are_read(broken):
+    matrix = sparse.csr_array(np.eye(2))
+    for name, values in broken.items():
+        setattr(matrix, name, np.array(values, np.int32))
+    for build in (Graph, Graph.from_affinity, GraphRandomFeatures().fit):
+        with pytest.raises(ValueError, match="indices"):
+            build(matrix)

@@ -753,11 +753,6 @@ def weighted_means(action: Action, values: FloatArray, share: FloatArray | None 
     return Smoothed(means, mass)
 
 
-def feature_action(left: Any, right: Any) -> Action:
-    """K X = left (right^T X) for features of targets (q, m) and sources (n, m), dense or CSR, in linear time."""
-    return lambda X: np.asarray(left @ (right.T @ X))
-
-
 def without_small(rows: Any, cut: float) -> Any:
     """Remove the entries of CSR features below ``cut`` times the largest of their row.
 

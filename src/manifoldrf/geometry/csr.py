@@ -170,7 +170,16 @@ def check_csr(name: str, matrix: Any, shape: tuple[int, ...], *, signed: bool = 
     check_shape(name, matrix, shape)
     if matrix.dtype != np.float64:
         reject(name, "an array of float64", matrix.dtype, TypeError)
+    check_indices(name, matrix)
     check_numbers(name, matrix.data, signed=signed)
+
+
+def check_indices(name: str, matrix: Any) -> None:
+    """Raise if rows or columns of a CSR array are out of range: scipy and compiled loops trust them."""
+    try:
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        reject(name, "a CSR array with valid indices", str(error))
 
 
 def check_symmetric(values: Any, name: str) -> Any:
@@ -179,6 +188,7 @@ def check_symmetric(values: Any, name: str) -> Any:
         if values.dtype.kind not in "biuf":
             reject(name, "a matrix of real numbers", f"dtype {values.dtype}", TypeError)
         matrix = sparse.csr_array(values, dtype=np.float64, copy=True)
+        check_indices(name, matrix)
     else:
         matrix = sparse.csr_array(check_points(values, name))
     if matrix.shape[0] != matrix.shape[1] or not matrix.shape[0]:

@@ -72,7 +72,7 @@ class LocalSurface:
         check_shape("frames", self.frames, (m, r, dim))
         check_shape("bends", self.bends, (m, n_terms(dim), r))
         check_shape("widths", self.widths, (m,))
-        check_shape("centres", self.centres.points, (m, r))
+        self.centres.check(m, r)
         check_real(self.noise_std, "noise_std", NONNEGATIVE)
         for name in ("origin", "axes", "means", "frames", "bends", "widths"):
             check_finite(getattr(self, name), name)
