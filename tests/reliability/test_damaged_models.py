@@ -2,12 +2,24 @@
 
 import itertools
 import re
+from contextlib import suppress
 
 import numpy as np
 import pytest
+import trimesh
 from reliability.strategies import quietly
 
-from manifoldrf import HeatKernel, ManifoldRandomFeatures, ModelFileError, Sphere, knn_graph, load
+from manifoldrf import (
+    HeatKernel,
+    KnnGraph,
+    ManifoldRandomFeatures,
+    ModelFileError,
+    Sphere,
+    TriangleMesh,
+    knn_graph,
+    load,
+)
+from manifoldrf._codec import read_container, write_container
 
 BITS = [1 << k for k in range(8)]
 
@@ -82,6 +94,32 @@ def test_files_cut_off_or_too_long_are_refused(tmp_path, whole):
             refused(tmp_path / "m", whole[:size] + bytes(len(whole) - size))  # as a power cut may leave it
     for rest in (b"\0", b"{}", bytes(8), whole):
         assert "too long" in refused(tmp_path / "m", whole + rest)
+
+
+@pytest.mark.parametrize("kind", ["sphere", "square", "mesh", "neighbours"])
+def test_altered_arrays_with_a_valid_checksum_are_refused_or_harmless(tmp_path, global_seed, kind):
+    """What a forged file can bring to the compiled loops: numbers and indices of any size in any array."""
+    rng = np.random.default_rng(global_seed)
+    spaces = {
+        "sphere": (Sphere().grid(300) + 0.02 * rng.standard_normal((300, 3)), None),
+        "square": (rng.uniform(size=(300, 2)), None),
+        "mesh": (TriangleMesh.of(trimesh.creation.icosphere(subdivisions=1)), None),
+        "neighbours": (Sphere().grid(60), KnnGraph()),
+    }
+    space, graph = spaces[kind]
+    model = ManifoldRandomFeatures(HeatKernel(0.1), n_features=20, graph=graph, random_state=0)
+    quietly(model.fit, space)
+    quietly(model.save, tmp_path / "m")
+    arrays, tree = read_container(tmp_path / "m")
+    queries = quietly(lambda: model.graph_.positions[:20])
+    for name, array in arrays.items():
+        values = (-1.0, 1e300, np.nan) if array.dtype.kind == "f" else (-1, 2 ** (8 * array.itemsize - 1) - 1)
+        for value in values if array.size and array.dtype.kind in "fi" else ():
+            altered = array.copy()
+            altered.flat[rng.integers(array.size)] = value
+            write_container(tmp_path / "altered", arrays | {name: altered}, tree)
+            with suppress(ModelFileError):
+                quietly(quietly(load, tmp_path / "altered").transform, queries)
 
 
 def test_a_file_where_another_is_wanted_is_named(program, models, tmp_path):
