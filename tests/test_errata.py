@@ -5,7 +5,6 @@ import pytest
 from oracles import diffusion_kernel_at_nodes, relative_error
 
 from manifoldrf import DiffusionKernel, FlatTorus, Sphere, Walks, compute_signatures, grid_graph, knn_graph
-from manifoldrf.metrics import errors_of
 
 SPHERE = Sphere()
 N_NODES, TAU = 4000, 20.0  # the paper's sphere
@@ -79,9 +78,9 @@ def test_relative_errors_of_kernels_need_a_clamp(points, global_seed):
     exact = SPHERE.heat_kernel(points[NODES], points[NODES], 0.025)
     noise = 0.0556 * np.random.default_rng(global_seed).standard_normal(exact.shape)
     assert exact.min() < 1e-35
-    assert errors_of(exact + noise, exact, clamp=1e-300).mean_re > 1e25
+    assert (np.abs(noise) / exact).mean() > 1e25
     # Fourier features are no white noise: the order of magnitude is what can be expected.
-    assert errors_of(exact + noise, exact).mean_re == pytest.approx(33.4, rel=0.3)
+    assert (np.abs(noise) / np.maximum(exact, 1e-3)).mean() == pytest.approx(33.4, rel=0.3)
 
 
 @pytest.mark.parametrize("dim", [1, 2])

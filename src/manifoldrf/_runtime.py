@@ -51,12 +51,9 @@ def stage_of(progress: Progress, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def thread_pool(n_jobs: int, initializer: Callable[[], Any] | None = None) -> Iterator[ThreadPoolExecutor]:
-    """Yield a thread pool. If the block ends with an error or Ctrl-C, work that has not begun is cancelled.
-
-    Each thread calls the initializer first.
-    """
-    pool = ThreadPoolExecutor(n_jobs, initializer=initializer)
+def thread_pool(n_jobs: int) -> Iterator[ThreadPoolExecutor]:
+    """Yield a thread pool. If the block ends with an error or Ctrl-C, work that has not begun is cancelled."""
+    pool = ThreadPoolExecutor(n_jobs)
     try:
         yield pool
     finally:

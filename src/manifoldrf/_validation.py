@@ -61,15 +61,10 @@ NONNEGATIVE = Interval(0.0)
 
 
 def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueError) -> NoReturn:
-    """Raise the error for a bad argument."""
+    """Raise the error for a bad argument, whose name is its attribute ``argument``."""
     text = written(value) if isinstance(value, int) else str(value)
     text = text if len(text) <= 500 else f"{text[:500]} ..."
-    fail(name, f"`{name}` must be {rule}. Got {text}.", kind)
-
-
-def fail(name: str, text: str, kind: type[Exception]) -> NoReturn:
-    """Raise an error whose attribute ``argument`` is the name of a bad argument; the text has it in backquotes."""
-    error: Any = kind(text)
+    error: Any = kind(f"`{name}` must be {rule}. Got {text}.")
     error.argument = name
     raise error
 

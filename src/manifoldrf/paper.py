@@ -42,9 +42,6 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.abstract_kernel import FrozenParams
-from manifoldrf.metrics import errors_of
-
-__all__ = ["Network", "NetworkField", "TrainingInfo", "fit_network"]
 
 Floats = NDArray[np.float32]
 
@@ -523,11 +520,13 @@ class _Training:
 
     def info(self) -> TrainingInfo:
         """Record of the training, with the errors of the best weights at held-out starts."""
-        found, exact = (part.double().cpu().numpy()[:, None] for part in (self.predictions().relu(), self.wanted))
-        errors = errors_of(found, exact, clamp=self.options.threshold)
+        found, exact = (part.double().cpu().numpy() for part in (self.predictions().relu(), self.wanted))
+        mse, variance = float(np.square(found - exact).mean()), float(exact.var())
+        r2 = 1 - mse / variance if variance > 0 else float("nan")
+        mean_re = float((np.abs(found - exact) / np.maximum(exact, self.options.threshold)).mean())
         reason = "epochs" if len(self.losses) == self.options.epochs else "patience"
         losses: Any = zip(*self.losses, strict=True)
-        figures: Any = (errors.r2, errors.mean_re, errors.mse, len(self.targets), len(exact), self.seconds)
+        figures: Any = (r2, mean_re, mse, len(self.targets), len(exact), self.seconds)
         return TrainingInfo(len(self.losses), reason, self.best_epoch, *losses, *figures)
 
 

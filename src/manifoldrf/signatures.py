@@ -35,8 +35,6 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel, FrozenParams
 from manifoldrf.kernels.action import TOLERANCES, best_matrix, rows_of_expansion
 
-__all__ = ["Counts", "Exact", "Signatures", "Walks", "compute_signatures"]
-
 Engine = Callable[[IntArray], Any]  # starts to (counts, nodes, values, variances or a bound, steps)
 
 

@@ -13,8 +13,6 @@ from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.geometry import surfaces  # noqa: F401
 from manifoldrf.geometry.graphs import Graph
 
-__all__ = ["load"]
-
 
 @without_warnings(Warning)
 def load(path: str | PathLike[str]) -> Any:

@@ -33,8 +33,6 @@ from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.named_kernels import HeatKernel
 
-__all__ = ["distances", "smooth"]
-
 
 def smooth(
     space: Any,

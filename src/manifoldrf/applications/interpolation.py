@@ -38,12 +38,10 @@ from manifoldrf._validation import (
 )
 from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
-from manifoldrf.geometry.csr import check_shape, reciprocal, row_peaks, scaled_both_ends, select_entries
+from manifoldrf.geometry.csr import check_shape, reciprocal, scaled_both_ends
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
 from manifoldrf.kernels.named_kernels import DiffusionKernel
-
-__all__ = ["FieldInterpolator"]
 
 BoolArray = NDArray[np.bool_]
 # K: columns at the sources (n, c) -> columns at the targets (q, c), without forming the matrix.
@@ -692,7 +690,7 @@ def fill_by_solve(problem: Problem, stays: BoolArray, method: str) -> list[Fille
 
 
 def fill_by_gp(
-    problem: Problem, stays: BoolArray, tau: float, noises: tuple[float, ...], max_iterations: int = 60
+    problem: Problem, stays: BoolArray, tau: float, noises: tuple[float, ...]
 ) -> tuple[list[list[Filled]], float]:
     """Mean of a Gaussian process, u0 + K_nk (K_kk + noise I)^-1 (u_k - u0): fields for every noise and mask.
 
@@ -716,7 +714,7 @@ def fill_by_gp(
     shift = np.repeat(noises, n_folds * width)
     action = problem.kernel_action(tau)
     solution, residual = conjugate_gradients(
-        lambda X, at: cut[:, at] * action(X) + shift[at] * X, wide, tol=1e-4, max_iterations=max_iterations
+        lambda X, at: cut[:, at] * action(X) + shift[at] * X, wide, tol=1e-4, max_iterations=60
     )
     fields = action(solution).reshape(-1, n_noises, n_folds, width) + means[:, None]
     inside = [reached(graph, mask).astype(np.float64) for mask in stays]
@@ -751,22 +749,6 @@ def weighted_means(action: Action, values: FloatArray, share: FloatArray | None 
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.where(mass[:, None] != 0, found[:, 1:] / mass[:, None], np.nan)
     return Smoothed(means, mass)
-
-
-def without_small(rows: Any, cut: float) -> Any:
-    """Remove the entries of CSR features below ``cut`` times the largest of their row.
-
-    A mean changes by about the same share of the spread of the values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from manifoldrf.applications.interpolation import without_small
-    >>> without_small(sparse.csr_array(np.array([[1.0, 1e-4], [1e-4, 1e-4]])), 1e-3).nnz
-    3
-    """
-    return select_entries(rows, rows.data, np.abs(rows.data) >= cut * row_peaks(rows))
 
 
 def system_of(graph: Graph, method: str) -> tuple[Any, Action]:

@@ -25,8 +25,6 @@ from manifoldrf._validation import (
 from manifoldrf.features.feature_map import product
 from manifoldrf.geometry.csr import reciprocal
 
-__all__ = ["KernelNeighborsClassifier"]
-
 RANKINGS = ("euclidean", "cosine", "kernel", "share", "balanced")
 
 

@@ -49,8 +49,6 @@ from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
 from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel
 from manifoldrf.signatures import check_kernel
 
-__all__ = ["ManifoldGaussianProcess", "ManifoldRidge"]
-
 # Values up to which a process averages over time, variance and noise. More values determine them well, and an
 # average takes O(n^3) time for each kernel; ``benchmarks/bench_coverage.py`` measures intervals on both sides of
 # the limit.

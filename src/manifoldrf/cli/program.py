@@ -240,7 +240,7 @@ def explore(
                 model.fit(space)
             drawn = space if drawn is None and values and not hasattr(space, "positions") else drawn
         report("features and exact signatures", 0, 1)
-        places = drawn if drawn is not None else _mesh_of(model.graph_) or model.graph_
+        places = drawn if drawn is not None else model.graph_.whole_mesh or model.graph_
         own = _read_fields(values or [], len(points_of(places)))
         drawing: dict[str, Any] = {"fields": own, "surface": drawn, "title": title or Path(source).stem}
         names = {f"fields[{name!r}]": f"--values {name}" for name in own}
@@ -248,10 +248,6 @@ def explore(
             written = write_page(model, target, n_points=n_points, max_bytes=max_bytes, **drawing)
     facts = {name: value for name, value in vars(written).items() if name != "html"}
     show(output, facts | {"path": str(target)}, str(written))
-
-
-def _mesh_of(graph: Any) -> Any:
-    return None if graph.extension is None else graph.extension.whole_mesh()
 
 
 def _read_fields(files: list[str], n_rows: int) -> dict[str, Any]:

@@ -39,8 +39,6 @@ from manifoldrf.geometry.neighbors import edge_lengths
 from manifoldrf.geometry.sampling import thin
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
 
-__all__ = ["ExplorerPage", "explore"]
-
 _SCRIPTS = ("matrix", "data", "colours", "camera", "scene", "picking", "state", "interface", "pointer", "main")
 NO_DIFFERENCE = 1e-5  # differences below this share of the largest of their column come from truncated signatures
 WORST = 0.2  # largest error of a kernel that is shown, relative to its largest value; beyond it, colours are wrong
@@ -247,7 +245,7 @@ def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMe
     """The points to draw, and the mesh to which they belong, if any."""
     graph = fitted.graph
     if surface is None:
-        mesh = None if graph.extension is None else graph.extension.whole_mesh()
+        mesh = graph.whole_mesh
         return (graph.positions, None) if mesh is None else (mesh.vertices, mesh)
     surface = as_space(surface, "surface")
     mesh = surface if isinstance(surface, TriangleMesh) else None

@@ -24,8 +24,6 @@ from manifoldrf.signatures import (
     series_of,
 )
 
-__all__ = ["GraphRandomFeatures"]
-
 
 class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Graph random features: sparse vectors of the nodes of a graph, whose inner products are the kernel.

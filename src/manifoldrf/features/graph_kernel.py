@@ -16,14 +16,11 @@ from manifoldrf.geometry.csr import check_amounts, reciprocal, row_peaks, select
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.geometry.spaces import AbstractSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures import Exact, choose_form, compute_signatures, row_memory
-
-__all__ = ["FarQueryWarning"]
 
 
 @stored
@@ -155,17 +152,12 @@ class GraphKernel:
 
     def distance(self, queries: FloatArray) -> FloatArray:
         """Distance to the nearest node or, on a mesh or a noisy cloud, to the surface, shape (q,)."""
-        mesh = self._mesh
+        mesh = self.graph.whole_mesh
         if mesh is not None:
             return np.asarray(np.linalg.norm(queries - mesh.closest_points(queries).points, axis=1))
         placed = self.graph.placed(queries)
         distances = np.asarray(self.graph._search.knn(placed, 1)[0][:, 0])
         return np.asarray(np.hypot(distances, np.linalg.norm(queries - placed, axis=1)))
-
-    @property
-    def _mesh(self) -> TriangleMesh | None:
-        """The mesh that points are on, if any."""
-        return None if self.graph.extension is None else self.graph.extension.whole_mesh()
 
     @property
     def _noise(self) -> float:
@@ -187,7 +179,7 @@ class GraphKernel:
         distances, nodes = self.graph._search.knn(placed, 1)
         distances, reaches = distances[:, 0], self.reaches[nodes[:, 0]]
         away = np.flatnonzero(distances > reaches)
-        if len(away) and self._mesh is not None:  # far from all nodes, but maybe inside a large face
+        if len(away) and self.graph.whole_mesh is not None:  # far from all nodes, but maybe inside a large face
             distances[away] = self.distance(queries[away])
         if placed is not queries:  # farther from the surface than noise is
             moved, noise = np.linalg.norm(queries - placed, axis=1), self._noise

@@ -31,8 +31,6 @@ from manifoldrf.geometry.spaces import AbstractSpace, PointSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
 from manifoldrf.kernels.named_kernels import HeatKernel, MaternKernel
 
-__all__ = ["HeatGraph", "KnnGraph", "MeshGraph"]
-
 # Largest dimension of clouds that get a heat graph: with a given kernel, and without one, where clouds of real data
 # are too sparse (in 4 and 5 dimensions such graphs had two steps and were 30 to 170 % off).
 _MOST_DIMS, _MOST_DIMS_BY_DEFAULT = 5, 3

@@ -47,8 +47,6 @@ from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel
 from manifoldrf.paper import Network, TrainingInfo
 from manifoldrf.signatures import Walks
 
-__all__ = ["ManifoldRandomFeatures", "heat_signature"]
-
 # Types of parameters that are kept in a file; functions and generators are not needed after the fit.
 _PLAIN = (
     *(FrozenParams, Graph, np.ndarray, np.generic, str, int, float, list, tuple, dict, os.PathLike, type(None)),

@@ -39,8 +39,6 @@ from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.model_spaces import FlatTorus
 from manifoldrf.geometry.neighbors import NeighborSearch, search_of, without_self
 
-__all__ = ["grid_graph", "knn_graph", "mesh_graph"]
-
 _DEFAULT_NEIGHBORS = 8  # the paper's k for closed surfaces
 _LOCAL_NEIGHBOR = 7  # local width: distance to this neighbour (Zelnik-Manor and Perona 2004)
 _NO_EDGE = 1e-300  # smaller affinities are dropped: the density correction would overflow

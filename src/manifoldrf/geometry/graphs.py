@@ -53,8 +53,6 @@ from manifoldrf.geometry.neighbors import NeighborSearch, check_on_metric
 from manifoldrf.geometry.objects import read_affinity, recognise
 from manifoldrf.geometry.sampling import sample_blocks
 
-__all__ = ["Graph"]
-
 DROP_THEM = "drop them with numpy.unique(points, axis=0)"
 MERGE_THEM = "merge them, or the surface is cut open there"
 _ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, to bound memory
@@ -257,6 +255,11 @@ class Graph:
     def mesh(self) -> TriangleMesh | None:
         """The mesh whose vertices are the nodes, if there is one."""
         return None if self.extension is None else self.extension.node_mesh()
+
+    @property
+    def whole_mesh(self) -> TriangleMesh | None:
+        """The mesh that points are on, if there is one: that of the nodes, or a finer one."""
+        return None if self.extension is None else self.extension.whole_mesh()
 
     @property
     def n_nodes(self) -> int:

@@ -26,9 +26,6 @@ from manifoldrf._validation import (
     reject,
 )
 
-__all__ = ["AbstractManifold", "ProductSpace"]
-
-
 BoolArray = NDArray[np.bool_]
 
 # A point this far off (relative to the size of the manifold) still counts as lying on it, to accept single
@@ -411,6 +408,7 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 
 def norm(points: FloatArray) -> FloatArray:
+    """Length of each point."""
     return np.asarray(np.linalg.norm(points, axis=-1))
 
 
@@ -420,6 +418,7 @@ def gap(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def unit_sphere_volume(dim: int) -> float:
+    """Volume of the unit sphere S^dim."""
     return float(2.0 * np.exp(0.5 * (dim + 1) * np.log(np.pi) - gammaln(0.5 * (dim + 1))))
 
 
@@ -452,6 +451,7 @@ def equal_volume_map(u: FloatArray) -> FloatArray:
 
 
 def random_directions(n: int, dim: int, rng: np.random.Generator) -> FloatArray:
+    """Uniform random points of the unit sphere in R^dim, shape (n, dim)."""
     vectors = rng.standard_normal((n, dim))
     return vectors / norm(vectors)[:, None]
 

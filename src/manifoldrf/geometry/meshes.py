@@ -26,9 +26,6 @@ from manifoldrf.geometry.csr import make_csr, read_only_view
 from manifoldrf.geometry.mesh_files import FIELD_FORMATS, read_mesh, reject_mesh, write_field, write_mesh, write_ply
 from manifoldrf.geometry.objects import recognise
 
-__all__ = ["MeshReport", "MeshSample", "TriangleMesh"]
-
-
 # Twice the area over the squared longest side: 0.87 for equal sides, about 1e-16 for rounding alone.
 _FLAT = 1e-12
 
@@ -477,12 +474,6 @@ class TriangleMesh:
         """Sides of the faces, each once: an array of shape (k, 2) of i < j, sorted."""
         edges: IntArray = read_only_view(self._edges_of(self.faces)[0])
         return edges
-
-    @property
-    def boundary_vertices(self) -> IntArray:
-        """Vertices at an edge that belongs to one face only, sorted; none on a closed surface."""
-        edges, n_faces = self._proper_edges()
-        return np.unique(edges[n_faces == 1])
 
     @property
     def area(self) -> float:

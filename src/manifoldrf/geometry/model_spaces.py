@@ -43,9 +43,6 @@ from manifoldrf.geometry.manifolds import (
 )
 from manifoldrf.geometry.objects import lonlat_of
 
-__all__ = ["EuclideanSpace", "FlatTorus", "HyperbolicSpace", "Rotations", "Sphere"]
-
-
 # Up to this time the nearest images suffice: the next ones are below e^{-pi^2/t} = 1e-18. At this time the
 # eigenfunction series has lost four digits to cancellation at the antipode (an error of 3e-13), and fewer later.
 _IMAGES_UNTIL = 0.24

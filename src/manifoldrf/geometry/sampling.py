@@ -13,8 +13,6 @@ from manifoldrf._runtime import require
 from manifoldrf._validation import FloatArray, IntArray, check_integer, check_points, check_spread, reject
 from manifoldrf.geometry.neighbors import NeighborSearch
 
-__all__ = ["thin"]
-
 _ROWS = 2**15  # of a cloud, handled at once
 _LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 %
 _OUTLIER = 20.0  # volumes of nodes are capped at this many median volumes

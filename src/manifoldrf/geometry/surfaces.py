@@ -24,8 +24,6 @@ from manifoldrf.geometry.manifolds import (
     thinned,
 )
 
-__all__ = ["Ellipsoid", "MobiusStrip", "Torus"]
-
 
 @stored
 @final

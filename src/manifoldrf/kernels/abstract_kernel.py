@@ -30,8 +30,6 @@ from manifoldrf.geometry.graphs import Graph, check_graph
 from manifoldrf.kernels import action
 from manifoldrf.kernels.action import Expansion
 
-__all__ = ["AbstractKernel"]
-
 ASYMMETRIC = (
     "The asymmetric pair works for every kernel: rows of K on one side, indicators on the other "
     "(`asymmetric=True` of compute_signatures)"

@@ -21,16 +21,6 @@ from manifoldrf.kernels.abstract_kernel import (
     UnresolvedKernelError,
 )
 
-__all__ = [
-    "CosineKernel",
-    "DiffusionKernel",
-    "HeatKernel",
-    "MaternKernel",
-    "PowerKernel",
-    "RandomWalkKernel",
-    "RegularizedLaplacianKernel",
-]
-
 # Coefficients are quotients of Gamma functions, which overflow near zero and lose digits for large arguments.
 POWERS = Interval(1e-300, 1e6)
 _LENGTHS = Interval(1e-100, 1e100)  # other squares are outside the range of doubles

@@ -25,8 +25,6 @@ from manifoldrf.geometry.graphs import Graph, check_graph
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
 from manifoldrf.kernels.action import indicator_columns
 
-__all__ = ["SeriesFit", "SeriesKernel"]
-
 
 @stored
 @dataclass(frozen=True)
