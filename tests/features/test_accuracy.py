@@ -1,10 +1,13 @@
 """Features against closed forms, and the estimated error against the true one."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from scipy.spatial import ConvexHull
 
 from manifoldrf import (
+    AbstractKernel,
     DiffusionKernel,
     FlatTorus,
     HeatGraph,
@@ -48,6 +51,47 @@ def test_heat_kernels_of_named_manifolds_and_their_estimated_errors(space, t, mo
     true = relative_error(model.kernel_matrix(new), space.heat_kernel(new, new, t))
     assert true < most
     assert true / 3 < model.error_.kernel < 3 * most
+
+
+@dataclass(frozen=True)
+class Both(AbstractKernel):
+    """Heat kernels at t and 1.4 t, added, which may keep quiet about their times."""
+
+    t: float
+    quiet: bool = False
+
+    @property
+    def shortest_time(self):
+        return None if self.quiet else self.t
+
+    def resolve(self, graph, dim=None):
+        return (HeatKernel(self.t) + HeatKernel(1.4 * self.t)).resolve(graph, dim)
+
+    def spectral(self, w):
+        raise NotImplementedError
+
+    _coefficients = spectral
+
+
+@pytest.mark.parametrize(
+    ("kernel", "times"),
+    [
+        (HeatKernel(0.05) + HeatKernel(0.07), (0.05, 0.07)),
+        (HeatKernel(0.05) * HeatKernel(0.0713), (0.1213,)),
+        (Both(0.05), (0.05, 0.07)),
+    ],
+    ids=str,
+)
+def test_sums_and_products_of_heat_kernels_and_their_estimated_errors(kernel, times):
+    model = features(kernel).fit(Sphere())
+    true = relative_error(model.kernel_matrix(NEW), sum(Sphere().heat_kernel(NEW, NEW, t) for t in times))
+    assert true < 0.005
+    assert true / 3 < model.error_.kernel < 0.015
+
+
+def test_a_kernel_that_depends_on_the_graph_must_state_its_time():
+    with pytest.raises(ValueError, match=r"`kernel` .*`shortest_time`"):
+        features(Both(0.05, quiet=True)).fit(NEW)
 
 
 @pytest.mark.parametrize(

@@ -97,12 +97,19 @@ def test_composites_resolve_by_parts():
     assert matern.root().resolve(graph) == matern.resolve(graph).root()
 
 
-@pytest.mark.parametrize("share", [0.5, 3.0, 5.99])
-def test_times_between_even_numbers_of_steps_name_their_neighbours(share):
-    step = 0.05 / 6
-    low = max(2, 2 * int(share // 2))
-    with pytest.raises(ValueError, match=rf"`t` must be .*{low * step:g} or {(low + 2) * step:g}"):
-        HeatKernel(share * step).dense(sphere_graph("heat"))
+@pytest.mark.parametrize("steps", [3.0, 4.7, 11.0])
+def test_times_between_even_numbers_of_steps_are_squares_within_the_stated_bound(steps):
+    graph = sphere_graph("heat")
+    kernel, w = HeatKernel(steps * graph.step_time).resolve(graph), np.linspace(0, 1, 101)
+    share = steps / 2 % 1
+    # The line between w^k and w^(k+1) is above w^(k+s) by at most s (1 - s) / 2 times log(w)^2 w^k.
+    root = np.sqrt(kernel.spectral(w[1:]))
+    exact, log = w[1:] ** (steps / 2), np.log(w[1:])
+    assert (root >= exact * (1 - 1e-12)).all()  # by convexity
+    assert (root <= exact * (1 + share * (1 - share) / 2 * log**2 * w[1:] ** -share + 1e-12)).all()
+    assert kernel.is_positive
+    with pytest.raises(ValueError, match="`t` must be at least"):
+        HeatKernel(1.9 * graph.step_time).resolve(graph)
 
 
 @pytest.mark.parametrize("kernel", [HeatKernel(0.1), MaternKernel(1.5, 1.0, clock="manifold")], ids=str)

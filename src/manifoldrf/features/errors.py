@@ -17,8 +17,7 @@ from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.model_spaces import AbstractBall
-from manifoldrf.kernels.abstract_kernel import ScaledKernel
-from manifoldrf.kernels.named_kernels import HeatKernel, PowerKernel
+from manifoldrf.kernels.named_kernels import shifted
 from manifoldrf.metrics import relative_error
 
 __all__ = ["ErrorEstimate"]
@@ -49,9 +48,9 @@ class ErrorEstimate:
     quadrature : float
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
-        Share of the graph, for :class:`HeatKernel`: the change of the kernel between points of the space if steps
-        are twice as long or, if the graph is not a heat graph, the difference to a heat graph. For a function given
-        as kernel, the error of its series. None in the graph clock and for other kernels.
+        Share of the graph, for kernels in the manifold clock: .6 times the change of the kernel between points of
+        the space against a heat graph of half the data and half the steps, computed when ``error_`` is first read.
+        For a function given as kernel, the error of its series. None in the graph clock.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -98,27 +97,26 @@ def brief(error: float) -> str:
 
 @one_blas_thread()
 def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | None:
-    """Estimate how far the heat kernel of a graph is from that of the space, by comparison with a second graph.
+    """Estimate how far a kernel on a graph is from that of the space, by comparison with a second graph.
 
     The second graph is built on the space as half of the data show it, with half as many steps. Half of the data
     differ from all by as much as all from the truth, and half of the steps by one to three times as much: on
     65 clouds of known spaces the change is 1.6 times the error. Both kernels are evaluated at points of the space.
     """
-    stated = kernel.stated.kernel if isinstance(kernel.stated, ScaledKernel) else kernel.stated
-    if not isinstance(stated, HeatKernel) or kernel.space is None:
+    t = kernel.stated.shortest_time
+    if t is None or kernel.space is None:
         return None
     steps = kernel.graph.n_steps or 0
     fewer: Any = "auto" if steps < 4 else 2 * round(steps / 4)
     with without_warnings(Warning):
         try:
-            other = heat_graph(kernel.space.half(), stated.t, n_steps=fewer, n_jobs=n_jobs)
-        except ValueError:  # too few points
+            other = heat_graph(kernel.space.half(), t, n_steps=fewer, n_jobs=n_jobs)
+            kernel.stated.resolve(other, kernel.dim)
+        except ValueError:  # too few points, or steps that are too long for the kernel
             return 1.0
-    points = _sample_points(kernel, stated.t, streams.generator("features.graph error"))
+    points = _sample_points(kernel, t, streams.generator("features.graph error"))
     here, there = (
-        _kernel_between(
-            graph, (graph.degrees if graph.weights is None else graph.weights), kernel, stated.t, points
-        )
+        _kernel_between(graph, (graph.degrees if graph.weights is None else graph.weights), kernel, points)
         for graph in (kernel.graph, other)
     )
     cloud, unseen = getattr(kernel.space, "cloud", None), 0.0  # what half of the data miss as well
@@ -150,13 +148,12 @@ def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> F
     return np.asarray(kernel.graph.positions[nodes])
 
 
-def _kernel_between(
-    graph: Graph, measure: FloatArray, kernel: GraphKernel, t: float, points: FloatArray
-) -> FloatArray:
-    """The heat kernel of a graph between points of the space, over the product of the measure at both."""
-    n = 0 if graph.n_steps is None else round(t / graph.time(1.0))
-    rule: Any = WalkStep(graph) if n >= 2 else interpolation_rule(graph, kernel.dim)
-    series = PowerKernel(n - 2 if n >= 2 else n) if n else HeatKernel(t).resolve(graph, kernel.dim)
+def _kernel_between(graph: Graph, measure: FloatArray, kernel: GraphKernel, points: FloatArray) -> FloatArray:
+    """The kernel on a graph between points of the space, over the product of the measure at both."""
+    series = kernel.stated.resolve(graph, kernel.dim)
+    steps = graph.n_steps is not None and not series.coefficients(2).any()  # one at each end is left to the rule
+    rule: Any = WalkStep(graph) if steps else interpolation_rule(graph, kernel.dim)
+    series = shifted(shifted(series)) if steps else series
     places = graph.placed(points)
     columns = (rule.rows(places) @ sparse.diags_array(reciprocal(np.sqrt(measure)))).T.toarray()  # (N, points)
     return np.asarray(columns.T @ series.apply(graph, columns))

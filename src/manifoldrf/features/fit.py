@@ -193,6 +193,8 @@ def discretise(space: Any, options: FitOptions) -> tuple[GraphKernel, tuple[tupl
     if isinstance(stated, AbstractKernel):
         resolved = stated.resolve(graph, dim)
         per_volume = resolved != stated
+        if per_volume and stated.shortest_time is None:
+            reject("kernel", "one with a `shortest_time`, because its `resolve` depends on the graph", stated)
     else:
         plain = GraphKernel(graph, SeriesKernel((1.0,)), SeriesKernel((1.0,)), dim, per_volume=True)
         fit = _fit_series(stated, plain, options.streams)

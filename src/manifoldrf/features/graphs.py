@@ -29,7 +29,7 @@ from manifoldrf.geometry.neighbors import NeighborSearch, distances_between
 from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.geometry.spaces import AbstractSpace, PointSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
-from manifoldrf.kernels.named_kernels import HeatKernel, MaternKernel
+from manifoldrf.kernels.named_kernels import HeatKernel
 
 # Largest dimension of clouds that get a heat graph: with a given kernel, and without one, where clouds of real data
 # are too sparse (in 4 and 5 dimensions such graphs had two steps and were 30 to 170 % off).
@@ -177,7 +177,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
         return _given_graph(X, kernel, options)
     if isinstance(X, np.ndarray):
         _check_cloud(X)
-    in_steps = isinstance(kernel, AbstractKernel) and stated_time(kernel) is None
+    in_steps = isinstance(kernel, AbstractKernel) and kernel.shortest_time is None
     if isinstance(options, KnnGraph | MeshGraph) or (options is None and in_steps):
         return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps)
     given = options or HeatGraph()
@@ -206,7 +206,7 @@ def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n
     if kernel is None:
         kernel = HeatKernel(space.default_time)
         notes.append(("kernel", f"chosen: {np.sqrt(2 * kernel.t):.3g} wide"))
-    t = stated_time(kernel) if isinstance(kernel, AbstractKernel) else _function_time(kernel, X, space)
+    t = kernel.shortest_time if isinstance(kernel, AbstractKernel) else _function_time(kernel, X, space)
     t = space.default_time if t is None else t
     n_nodes = options.n_nodes if isinstance(options.n_nodes, int) else "auto"
     graph = heat_graph(space, t, n_steps=options.n_steps, n_nodes=n_nodes, n_jobs=n_jobs)
@@ -291,16 +291,6 @@ def _given_graph(space: Any, kernel: Any, given: Any) -> BuiltGraph:  # noqa: C9
         kernel = HeatKernel(float(f"{t:.3g}") if graph.n_steps is None else t)
         notes.append(("kernel", f"chosen: the time of {steps:.3g} steps"))
     return BuiltGraph(graph, kernel, dim, tuple(notes))
-
-
-def stated_time(kernel: Any) -> float | None:
-    """The shortest heat time that a kernel or its parts state; None if they are in the graph clock."""
-    if isinstance(kernel, HeatKernel):
-        return kernel.t
-    if isinstance(kernel, MaternKernel) and kernel.clock == "manifold":
-        return kernel.lengthscale**2 / 12  # steps that are far shorter than its length scale
-    parts = kernel.get_params().values() if isinstance(kernel, AbstractKernel) else ()
-    return min((time for time in map(stated_time, parts) if time is not None), default=None)
 
 
 def _check_cloud(points: FloatArray) -> None:

@@ -171,6 +171,22 @@ class AbstractKernel(FrozenParams, ABC):
         del graph, dim
         return self
 
+    @property
+    def shortest_time(self) -> float | None:
+        """Shortest heat time that the kernel needs resolved, in units of length squared; None in the graph clock.
+
+        A fit builds its graph for this time. By default it is the shortest of the parts; a kernel whose
+        :meth:`resolve` depends on the graph overrides it.
+
+        Examples
+        --------
+        >>> from manifoldrf import DiffusionKernel, HeatKernel
+        >>> (HeatKernel(0.1) + 2 * HeatKernel(0.3)).shortest_time, DiffusionKernel(5.0).shortest_time
+        (0.1, None)
+        """
+        parts = [part for part in self.get_params(deep=False).values() if isinstance(part, AbstractKernel)]
+        return min((time for part in parts if (time := part.shortest_time) is not None), default=None)
+
     def on(self, graph: Graph) -> "AbstractKernel":
         """Resolve the kernel; raise an error if the argument is not a graph."""
         return self.resolve(check_graph(graph))
