@@ -110,6 +110,7 @@ REFUSED = [
     ("t", "number", lambda: mrf.HeatKernel(True)),
     ("t", "number", lambda: mrf.HeatKernel([0.1, 0.2])),
     ("t", "at most", lambda: smooth(t=1e9)),
+    ("t", "at least", lambda: mrf.heat_graph(mrf.Sphere().sample(300, seed=0), 1e-9)),
     ("a", "number", lambda: RandomWalkKernel(1.9, 2)),  # not positive definite
     ("nu", "", lambda: mrf.MaternKernel(50.0, 1e10)),  # overflows
     ("alpha", "finite", lambda: SeriesKernel([1e308, 1e308])),

@@ -81,6 +81,14 @@ class AbstractSpace(abc.ABC):
             steps = float(np.clip(min(asked, most), fewest, _MOST_STEPS))
         return max(2, 2 * round(min(steps, 10_000.0) / 2))
 
+    def _check_count(self, s2: float, spacing: float) -> None:
+        """Refuse a time so short that nodes at this spacing would fill the memory."""
+        count, most = self.volume / spacing**self.dim, max(100_000, self.n_known)
+        if count > most:
+            shortest = s2 / 2 * (count / most) ** (2 / self.dim)  # of two steps
+            rule = f"at least {shortest:.2g} here, or the graph would have more than {most} nodes"
+            reject("t", rule, f"{s2 / 2:.2g}")
+
     @property
     def _noise2(self) -> float:
         """A heat time below which a kernel would be narrower than the noise of a cloud."""
@@ -143,6 +151,7 @@ class CloudSpace(AbstractSpace):
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes on the surface through the points."""
+        self._check_count(s2, spacing)
         cloud, points, dim = self.cloud, self.cloud.points, self.dim
         edge = find_edge(points, cloud.surface, dim, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
         # Random close packings are looser than lattices: so many times the spacing gives the same density.
@@ -180,7 +189,8 @@ class CurveSpace(AbstractSpace):
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes by arc length."""
-        del s2, n_jobs
+        del n_jobs
+        self._check_count(s2, spacing)
         arcs, pieces, volumes = [], [], []
         for piece, length in enumerate(self.curve.lengths):
             n = max(8, int(np.ceil(length / spacing)))
