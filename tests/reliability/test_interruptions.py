@@ -224,13 +224,14 @@ def interrupted_at(number, work):
                 raise KeyboardInterrupt
         return trace
 
+    others = sys.gettrace()  # that of the coverage
     sys.settrace(trace)
     try:
         work()
     except KeyboardInterrupt:
         return True
     finally:
-        sys.settrace(None)
+        sys.settrace(others)
     return False
 
 
