@@ -23,17 +23,8 @@ IntArray = NDArray[np.int64]
 
 LARGEST_COORDINATE = 1e150  # squares of numbers above 1e154 overflow
 _NOT_REAL = (str, bytes, complex)  # text that looks like a number is not one
-_NOT_NUMBERS = (
-    str,
-    bytes,
-    datetime.date,
-    datetime.timedelta,
-    np.datetime64,
-    np.timedelta64,
-    list,
-    tuple,
-    np.ndarray,
-)
+_DATES = (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
+_NOT_NUMBERS = (str, bytes, *_DATES, list, tuple, np.ndarray)
 
 
 @dataclass(frozen=True)

@@ -419,7 +419,10 @@ def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
         places = starts if local is None else local.place[starts]
         counts, nodes, values, bounds, n_pushes = push_frontier(*csr, f, threshold, places)
         if local is not None:
-            nodes, values = rename_nodes(counts, nodes, values, local.order)
+            ends = np.concatenate([[0], np.cumsum(counts)])
+            rows = sparse.csr_array((values, local.order[nodes], ends), shape=(len(counts), graph.n_nodes))
+            rows.sort_indices()  # nodes ascend within each start again
+            nodes, values = rows.indices, rows.data
         return counts, nodes, values, float(bounds.max()) + omitted, n_pushes
 
     return run
@@ -624,11 +627,3 @@ def push_frontier(
     given = indptr, indices, data, np.ascontiguousarray(coefficients), onward, threshold
     n_pushes, *found = loops.push_frontier(*given, starts, bounds)
     return *arrays(found, "lld"), bounds, n_pushes
-
-
-def rename_nodes(counts: IntArray, nodes: IntArray, values: FloatArray, names: IntArray) -> tuple[Any, Any]:
-    """Nodes with other names and their values, ascending within each start again."""
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    rows = sparse.csr_array((values, names[nodes], ends), shape=(len(counts), len(names)))
-    rows.sort_indices()
-    return rows.indices, rows.data

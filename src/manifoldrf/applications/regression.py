@@ -495,13 +495,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         levels = [
             (text, ", ".join(f"{x:.4g}" for x in np.ravel(getattr(self, name)))) for name, text in names.items()
         ]
-        likelihood = ("log marginal likelihood", f"{self.log_marginal_likelihood_:.6g}")
-        rows = [
-            ("best kernel", shortened(self.kernel_)),
-            *levels,
-            likelihood,
-            ("kernels tried", str(len(self.trials_))),
-        ]
+        likelihood = "log marginal likelihood", f"{self.log_marginal_likelihood_:.6g}"
+        tried = "kernels tried", str(len(self.trials_))
+        rows = [("best kernel", shortened(self.kernel_)), *levels, likelihood, tried]
         if self._common is not None:
             return [*rows, ("features", self._common.about)]
         return rows + _features_facts(self.features_)
@@ -638,10 +634,8 @@ class _Stretched:
             if not scores or max(scores, key=scores.__getitem__) != narrowest or not more:
                 break
         kernels = sorted(times, key=times.__getitem__)
-        log_times, logs = (
-            np.log([times[kernel] for kernel in kernels]),
-            [scores.get(kernel, 0.0) for kernel in kernels],
-        )
+        log_times = np.log([times[kernel] for kernel in kernels])
+        logs = [scores.get(kernel, 0.0) for kernel in kernels]
         m = self.features.n_features_out_
         average = average and targets.shape[1] * (m + 1) ** 2 <= 2**26  # 512 MB of covariances
         best, kept, log_prior = _family(log_times, np.array(logs), average=average)

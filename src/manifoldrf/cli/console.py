@@ -203,17 +203,6 @@ def columns(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def is_text(rows: Sequence[Row], column: str) -> bool:
-    """Whether a column holds text, which is left-aligned.
-
-    Examples
-    --------
-    >>> is_text([{"surface": "torus", "error": 0.1}], "error")
-    False
-    """
-    return any(isinstance(row.get(column), str) for row in rows)
-
-
 def duration(seconds: float) -> str:
     """Format a time in seconds.
 
@@ -236,7 +225,7 @@ def print_table(console: rich.console.Console, title: str, rows: Sequence[Mappin
         title=rich.text.Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0)
     )
     for name in columns(rows):
-        left = is_text(rows, name)
+        left = any(isinstance(row.get(name), str) for row in rows)
         longest = max(len(cell(row.get(name))) for row in rows)
         justify: Literal["left", "right"] = "left" if left else "right"
         table.add_column(

@@ -68,20 +68,12 @@ class WalkStep:
         return steps
 
     @cached_property
-    def fused(self) -> "FusedRule | None":
-        """What a fused product with a table needs, for heat graphs in few coordinates; None for other graphs."""
+    def fused(self) -> tuple[Any, Cells, Any] | None:
+        """Extension, cells of the size of its reach and steps, for heat graphs in few coordinates; else None."""
         extension: Any = self.graph.extension
         steps = extension.fused() if isinstance(extension, HeatExtension) else None
         cells = None if steps is None else steps.search.cells(extension.radius)
-        return None if cells is None else FusedRule(extension, cells, steps)
-
-
-class FusedRule(NamedTuple):
-    """A heat step in cells of the size of its reach."""
-
-    extension: Any
-    cells: Cells
-    steps: Any  # FusedSteps
+        return None if cells is None else (extension, cells, steps)
 
 
 @stored

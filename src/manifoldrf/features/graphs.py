@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from manifoldrf._codec import stored
 from manifoldrf._runtime import warn_user
@@ -25,7 +26,7 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import check_steps, heat_graph, space_of
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import NeighborSearch, distances_between
+from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.geometry.sampling import Sampling
 from manifoldrf.geometry.spaces import AbstractSpace, PointSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
@@ -344,7 +345,7 @@ def _function_time(function: Any, X: Any, space: AbstractSpace) -> float:
     others = points[:: max(1, len(points) // 2000)]
     values, own = (np.abs(function_values(function, rows, place)) for place in (others, rows))
     peaks = np.maximum(values.max(axis=1), np.diagonal(own))
-    gaps = distances_between(rows, others, metric)
+    gaps = np.asarray(cdist(rows, others) if metric is None else metric.distance(rows, others))
     beyond = np.where(values < 0.5 * peaks[:, None], gaps, np.inf).min(axis=1)
     found = float(np.median(beyond)) ** 2 / (4 * np.log(2))
     return float(np.clip(found, space.default_time / 4, 0.1 * space.extent2))

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
@@ -133,9 +134,9 @@ def read_only(matrix: Any) -> Any:
     return sparse.csr_array(tuple(read_only_view(part) for part in parts), shape=matrix.shape)
 
 
-def read_only_view(array: Any) -> Any:
+def read_only_view(array: Any) -> NDArray[Any]:
     """The same array, not writable through this view."""
-    view = array.view()
+    view: NDArray[Any] = array.view()
     view.flags.writeable = False
     return view
 

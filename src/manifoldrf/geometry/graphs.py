@@ -269,8 +269,7 @@ class Graph:
     @cached_property
     def degrees(self) -> FloatArray:
         """Row sums of the affinity, shape (n_nodes,); zero for isolated nodes."""
-        degrees: FloatArray = read_only_view(np.asarray(self.affinity.sum(axis=1)).ravel())
-        return degrees
+        return read_only_view(np.asarray(self.affinity.sum(axis=1)).ravel())
 
     @cached_property
     def operator(self) -> Any:
@@ -304,8 +303,7 @@ class Graph:
     @cached_property
     def components(self) -> IntArray:
         """Connected component of every node, shape (n_nodes,), numbered from 0."""
-        labels: IntArray = read_only_view(components_of(self.affinity))
-        return labels
+        return read_only_view(components_of(self.affinity))
 
     @property
     def n_components(self) -> int:

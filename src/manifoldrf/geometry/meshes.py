@@ -472,8 +472,7 @@ class TriangleMesh:
     @cached_property
     def edges(self) -> IntArray:
         """Sides of the faces, each once: an array of shape (k, 2) of i < j, sorted."""
-        edges: IntArray = read_only_view(self._edges_of(self.faces)[0])
-        return edges
+        return read_only_view(self._edges_of(self.faces)[0])
 
     @property
     def area(self) -> float:

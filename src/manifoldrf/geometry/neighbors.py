@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
-from scipy.spatial.distance import cdist
 
 from manifoldrf._codec import stored
 from manifoldrf._native import arrays, loops
@@ -232,11 +231,6 @@ def loneliness(distances: FloatArray, near: IntArray) -> FloatArray:
     reach = distances[:, -1]
     usual = np.median(reach[near[:, 1:]], axis=1)
     return np.asarray(np.divide(reach, usual, out=np.ones_like(usual), where=usual > 0))
-
-
-def distances_between(points: FloatArray, others: FloatArray, metric: AbstractManifold | None) -> FloatArray:
-    """Distances between two sets of points, in a straight line or along a metric, shape (n, m)."""
-    return np.asarray(cdist(points, others) if metric is None else metric.distance(points, others))
 
 
 def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
