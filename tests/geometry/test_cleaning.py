@@ -73,7 +73,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", quick_ones(list(CASES), "circle in R^2", "sphere in R^3", "sphere in R^50"))
+@pytest.mark.parametrize("name", quick_ones(list(CASES), "circle in R^2", "sphere in R^3"))
 def test_noise_is_found_and_removed(name, global_seed):
     manifold, sigma, n_axes = CASES[name]
     points, frame = noisy(manifold.sample(3000, seed=global_seed), sigma, n_axes, global_seed)
