@@ -201,7 +201,8 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
 
 def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n_jobs: int) -> BuiltGraph:
     """A heat graph of the time that the kernel asks for."""
-    notes = [("cloud", str(space.cloud))] if hasattr(space, "cloud") else []
+    cloud = getattr(space, "cloud", None)
+    notes = [] if cloud is None else [("cloud", str(cloud))]
     if space.n_known < space.dim + 2:
         reject("X", f"at least {space.dim + 2} rows to fill a space of dimension {space.dim}", f"{space.n_known}")
     if kernel is None:

@@ -335,7 +335,7 @@ def _examine(search: NeighborSearch, noise_std: float | str, dim: int | None) ->
         if n < 4 * PER_COEFFICIENT * n_terms(d) or d > MOST_DIMS:
             return None
         if d == n_axes:
-            return _Shape(d, 0.0, _bandwidth(seen[0][1], d, 0.0))
+            return _Shape(d, 0.0, _bandwidth(seen[0][1], d, 0.0)) if dim or _is_solid(seen[0][1]) else None
         if not isinstance(noise_std, str):
             shape = _Shape(d, float(noise_std), _bandwidth(seen[0][1], d, float(noise_std)))
             if dim is not None or _extends(seen[0][1], shape):
@@ -354,6 +354,17 @@ def _extends(near: _Neighborhoods, shape: _Shape) -> bool:
     return bool(np.count_nonzero(variances > 0.4 * variances[: shape.dim].mean()) == shape.dim)
 
 
+def _is_solid(near: _Neighborhoods) -> bool:
+    """Whether the nearest neighbours extend in all directions: those on a surface do not, however few points it has.
+
+    The smallest variance over the mean of the others was .42 and more in solids of 150 points and up, at most .33 on
+    tori of 150 points, and .11 on spheres.
+    """
+    n_axes = near.offsets.shape[2]
+    variances = _local_variances(near, float(np.median(near.squares[:, 3 * n_axes - 1]) / 2))
+    return n_axes == 1 or bool(variances[-1] > 0.38 * variances[:-1].mean())
+
+
 def _noise_for(search: NeighborSearch, near: _Neighborhoods, dim: int, *, certain: bool) -> _Shape | None:
     """The noise if the space had this dimension; None if what is off the patches is neither small nor noise."""
     n_axes = search.points.shape[1]
@@ -366,11 +377,16 @@ def _noise_for(search: NeighborSearch, near: _Neighborhoods, dim: int, *, certai
         least *= 2
     for _ in range(6):  # noise and bandwidth depend on each other
         h2 = max(least, _bandwidth(near, dim, sigma))
-        if not certain and (h2 > widest or not _extends(near, _Shape(dim, sigma, h2))):
+        if not certain and not _extends(near, _Shape(dim, sigma, h2)):
             return None
         squares = _left_out_squares(search, dim, h2)
         before, sigma = sigma, _robust_std(squares, normal_axes)
-        if sigma < 0.02 * np.sqrt(h2):
+        exact = sigma < 0.02 * np.sqrt(h2)
+        # More than a quarter far off are not outliers: one side of a thin wall is not the surface.
+        torn = np.quantile(squares, 0.75) > max(ROBUST * np.median(squares), 0.01 * normal_axes * h2)
+        if not certain and (torn or (h2 > widest and not exact)):
+            return None
+        if exact:
             return _Shape(dim, 0.0, h2)
         if abs(sigma - before) < 0.1 * sigma:
             break

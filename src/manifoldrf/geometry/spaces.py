@@ -266,6 +266,7 @@ class PointSpace(AbstractSpace):
     metric: AbstractManifold | None = None
     volumes: FloatArray | None = None
     n_jobs: int = 1
+    cloud: CleanCloud | None = None
 
     @property
     def n_known(self) -> int:
@@ -496,7 +497,7 @@ def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
     places = cloud.points @ cloud.axes.T + cloud.origin
     if len(places) > _MOST_NODES:
         places = places[thin(places, _MOST_NODES // 2)]
-    return PointSpace(np.ascontiguousarray(places), cloud.dim, None, None, n_jobs)
+    return PointSpace(np.ascontiguousarray(places), cloud.dim, None, None, n_jobs, cloud)
 
 
 def _half_of(cloud: CleanCloud, n_jobs: int) -> CleanCloud:
