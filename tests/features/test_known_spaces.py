@@ -104,6 +104,12 @@ def test_sparse_regions_are_not_outliers(global_seed):
     assert true / 3 < estimate
 
 
+def test_an_unknown_dimension_is_an_error_of_one(global_seed):
+    """60 points of a sphere are too few: they were 1.3 off, and said .3."""
+    space, rng = SPACES["S^2"], np.random.default_rng(global_seed)
+    assert errors(space, cloud(space, 60, rng), rng)[1] >= 1
+
+
 def test_outliers_are_left_out(global_seed):
     space, rng = SPACES["S^2"], np.random.default_rng(global_seed)
     points = cloud(space, 2000, rng, noise=0.03)

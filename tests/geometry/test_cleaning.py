@@ -55,6 +55,20 @@ def test_uniform_cross_sections_are_not_noise(sides, dim, global_seed):
     assert clean_cloud(points).dim == dim
 
 
+@pytest.mark.parametrize("manifold", [Sphere(), Torus(), Sphere(dim=3)], ids=str)
+def test_few_points_of_a_surface_are_no_solid(manifold, global_seed):
+    for n in (60, 100, 150, 200, 300):
+        for points in (manifold.sample(n, seed=global_seed), manifold.grid(n)):
+            cloud = clean_cloud(points)
+            assert cloud.dim == manifold.dim or not cloud.structured
+
+
+def test_few_points_show_a_sphere_and_a_cube(global_seed):
+    for sample, dim in ((Sphere().sample, 2), (lambda n, seed: np.random.default_rng(seed).random((n, 3)), 3)):
+        cloud = clean_cloud(sample(200, seed=global_seed))
+        assert (cloud.dim, cloud.structured) == (dim, True)
+
+
 def test_no_structure_is_said_to_be_none(global_seed):
     cloud = clean_cloud(np.random.default_rng(global_seed).normal(size=(1000, 8)))
     assert not cloud.structured

@@ -355,10 +355,9 @@ def _extends(near: _Neighborhoods, shape: _Shape) -> bool:
 
 
 def _is_solid(near: _Neighborhoods) -> bool:
-    """Whether the nearest neighbours extend in all directions: those on a surface do not, however few points it has.
+    """Whether the nearest neighbours extend in all directions: on a surface they do not, however few points it has.
 
-    The smallest variance over the mean of the others was .42 and more in solids of 150 points and up, at most .33 on
-    tori of 150 points, and .11 on spheres.
+    The smallest variance over the mean of the others was .4 and more in solids, at most .33 on tori of 150 points.
     """
     n_axes = near.offsets.shape[2]
     variances = _local_variances(near, float(np.median(near.squares[:, 3 * n_axes - 1]) / 2))
@@ -393,11 +392,9 @@ def _noise_for(search: NeighborSearch, near: _Neighborhoods, dim: int, *, certai
     # Wider patches show the same noise, but miss a bent surface by h^3.
     steady = _robust_std(_left_out_squares(search, dim, 2 * h2), normal_axes) < 1.15 * sigma
     small = sigma < 0.1 * np.sqrt(h2)
-    if not steady:
-        return _Shape(dim, 0.0, h2) if small or certain else None
-    if small or certain or _is_noise(squares, near, _Shape(dim, sigma, h2)):
-        return _Shape(dim, sigma, h2)
-    return None
+    if not (small or certain or (steady and _is_noise(squares, near, _Shape(dim, sigma, h2)))):
+        return None
+    return _Shape(dim, sigma if steady else 0.0, h2)
 
 
 def _is_noise(squares: FloatArray, near: _Neighborhoods, shape: _Shape) -> bool:
