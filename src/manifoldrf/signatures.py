@@ -8,7 +8,7 @@ import functools
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -315,6 +315,8 @@ def check_kernel(kernel: Any) -> AbstractKernel:
     if not isinstance(kernel, AbstractKernel):
         rule = "a kernel, such as HeatKernel(0.1) or DiffusionKernel(10.0)"
         reject("kernel", rule, repr(kernel)[:100], TypeError)
+    if not is_dataclass(kernel):  # parameters are its fields, and equal kernels have equal ones
+        reject("kernel", "a frozen dataclass", f"an object of the class {type(kernel).__name__}", TypeError)
     return kernel
 
 

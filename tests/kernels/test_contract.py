@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from manifoldrf import DiffusionKernel, Graph, HeatKernel, ManifoldWarning, MaternKernel, Sphere, heat_graph
+from manifoldrf import (
+    AbstractKernel,
+    DiffusionKernel,
+    Graph,
+    HeatKernel,
+    ManifoldWarning,
+    MaternKernel,
+    Sphere,
+    compute_signatures,
+    heat_graph,
+)
 from manifoldrf.kernels import CosineKernel, PowerKernel, RandomWalkKernel, RegularizedLaplacianKernel, SeriesKernel
 from manifoldrf.kernels.named_kernels import shifted
 
@@ -166,3 +176,11 @@ def test_threads_and_memory_order_change_no_bit():
         np.testing.assert_array_equal(one, two)
         np.testing.assert_array_equal(one, three)
     np.testing.assert_array_equal(DiffusionKernel(5.0).apply(graph, np.asfortranarray(X), tol=1e-6), one)
+
+
+def test_a_kernel_must_be_a_dataclass():
+    class Plain(AbstractKernel):
+        spectral = _coefficients = DiffusionKernel.spectral
+
+    with pytest.raises(TypeError, match="`kernel` must be a frozen dataclass"):
+        compute_signatures(graph_of("pieces"), Plain(), [0])

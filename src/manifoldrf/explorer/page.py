@@ -270,7 +270,7 @@ def _values(fitted: FeatureMap, points: FloatArray, jobs: int) -> tuple[Any, Flo
         part = sparse.csr_array(rows)
         np.maximum.at(peaks, part.indices, part.data)  # never above the final peaks: nothing is dropped too early
         parts.append(_above(part, 1e-7 * peaks))
-    return fitted.scale * _above(sparse.vstack(parts, format="csr"), 1e-7 * peaks).tocsc(), window
+    return fitted.unit_scale * _above(sparse.vstack(parts, format="csr"), 1e-7 * peaks).tocsc(), window
 
 
 def _above(rows: Any, least: FloatArray) -> Any:
@@ -285,7 +285,7 @@ def _exact(fitted: FeatureMap, nodes: IntArray, jobs: int) -> Any:
     kernel = fitted.kernel
     known = signature_table(kernel, kernel.series, nodes, fitted.anchors, Teaching(n_jobs=jobs)).tocsr()
     own = np.ones(len(nodes)) if kernel.per_volume else np.sqrt(kernel.measure[nodes])
-    return sparse.csc_array(sparse.diags_array(own * fitted.scale * fitted.output_scale) @ known)
+    return sparse.csc_array(sparse.diags_array(own * fitted.unit_scale * fitted.output_scale) @ known)
 
 
 def peaks_of(columns: Any) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Estimated errors of features: the record of all shares, the held-out error, and the error of the graph."""
+"""Estimated errors of features: the record of all shares, and the error of the graph; `fit` measures the rest."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class ErrorEstimate:
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
         Error of the features' kernel, by field tried.
-    weights : tuple of (str, float)
+    quadratures : tuple of (str, float)
         Error of the quadrature, by method tried.
 
     Examples
@@ -72,7 +72,7 @@ class ErrorEstimate:
     graph: float | None
     signatures: float
     candidates: tuple[tuple[str, float], ...] = ()
-    weights: tuple[tuple[str, float], ...] = ()
+    quadratures: tuple[tuple[str, float], ...] = ()
 
     def __float__(self) -> float:
         return self.kernel

@@ -394,14 +394,14 @@ class FeatureMap:
         return self.kernel.graph
 
     @property
-    def scale(self) -> float:
+    def unit_scale(self) -> float:
         """Factor from the unit of the measure to the user's: features represent a kernel per volume."""
         return float(self.kernel.unit**-0.5) if self.kernel.per_volume else 1.0
 
     @property
     def output_scale(self) -> float:
         """Factor from features in the unit of the measure to those that the user gets."""
-        return self.scale * float(self.factor**0.5)
+        return self.unit_scale * float(self.factor**0.5)
 
     @cached_property
     def columns(self) -> FloatArray:
@@ -535,7 +535,7 @@ class FeatureMap:
             with np.errstate(all="ignore"):
                 total += (left * right).sum()
         with np.errstate(all="ignore"):
-            factor = len(usable) / total / np.float64(self.scale) ** 2
+            factor = len(usable) / total / np.float64(self.unit_scale) ** 2
         if abs(factor - 1) < 1e-12:  # rounding of rows that have length one already
             return self
         return replace(self, factor=float(factor)) if 0 < factor < np.inf else self

@@ -527,7 +527,7 @@ def _fit_field(
             useless=error.field > USELESS,
         )
     candidates = tuple((name, one.kernel) for name, (one, _) in tried.items())
-    error = dataclasses.replace(error, candidates=candidates, weights=quadrature.errors)
+    error = dataclasses.replace(error, candidates=candidates, quadratures=quadrature.errors)
     return map_, best, error, training
 
 
@@ -598,7 +598,7 @@ def _check_function(
         left = right = dense_rows(map_, new, options.n_jobs)
         if map_.kernel.asymmetric:
             right = dense_rows(map_, new, options.n_jobs, side="right")
-        whole = relative_error(left @ right.T * map_.scale**2, function_values(options.kernel, new, new))
+        whole = relative_error(left @ right.T * map_.unit_scale**2, function_values(options.kernel, new, new))
         series_error = max(series_error, float(np.sqrt(max(whole**2 - known.kernel**2, 0.0))))
     if series_error > POOR:
         warn(

@@ -247,7 +247,7 @@ def _knn_graph(
     metric = options.metric
     if isinstance(X, AbstractManifold):
         points, dim = np.array(X.grid(4000), order="C"), X.dim
-        metric = metric or (None if X._isometric else X)
+        metric = metric or (X if X._steps_along_distance else None)
     else:
         points = np.array(X.vertices if isinstance(X, TriangleMesh) else X, order="C")
     search = NeighborSearch(points if metric is None else metric.check(points, "X"), metric, n_jobs)

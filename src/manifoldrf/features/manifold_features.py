@@ -329,7 +329,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def weights_(self) -> FloatArray:
         """Quadrature weights of the anchors; volumes in the manifold clock."""
         fitted = self._map()
-        return fitted.weights / fitted.scale**2
+        return fitted.weights / fitted.unit_scale**2
 
     @property
     def scale_(self) -> float:
@@ -427,7 +427,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             text = f"{error}{'; use more points or a wider kernel' if (share or 0) >= 0.1 else ''}"
             text += "" if whole else "; `error_` adds the share of the graph if it can"
             rows.append(("fields tried", ", ".join(f"{name} {brief(one)}" for name, one in error.candidates)))
-            rows.append(("quadratures tried", ", ".join(f"{name} {brief(one)}" for name, one in error.weights)))
+            rows.append(("quadratures tried", ", ".join(f"{name} {brief(one)}" for name, one in error.quadratures)))
         return [row for row in rows if row[1]] + [("relative error", text)]
 
     def _map(self) -> FeatureMap:

@@ -64,7 +64,7 @@ def space_of(  # noqa: C901  (the one place that tells kinds of input apart)
             reject("dim", "2 or None on a mesh", dim)
         return MeshSpace(X)
     if isinstance(X, AbstractManifold):
-        return ManifoldSpace(X, metric or (None if X._isometric else X), n_jobs)
+        return ManifoldSpace(X, metric or (X if X._steps_along_distance else None), n_jobs)
     points = check_points(X, min_rows=2)
     if volumes is not None:
         volumes = check_volumes(volumes, len(points))

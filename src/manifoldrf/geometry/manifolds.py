@@ -50,7 +50,7 @@ class AbstractManifold(abc.ABC):
 
     has_boundary: ClassVar[bool] = False
     _equation: ClassVar[str]  # condition for points on the manifold, for errors
-    _isometric: ClassVar[bool] = True  # whether close points are as far apart as their coordinates
+    _steps_along_distance: ClassVar[bool] = False  # whether steps of a fit use `_distance`, not the coordinates
 
     @property
     @abc.abstractmethod
@@ -324,7 +324,7 @@ class ProductSpace(AbstractManifold):
             self,
             factors=tuple(given),
             has_boundary=any(space.has_boundary for space in given),
-            _isometric=all(space._isometric for space in given),
+            _steps_along_distance=any(space._steps_along_distance for space in given),
         )
 
     def __repr__(self) -> str:

@@ -162,7 +162,6 @@ class MeshNodes(AbstractNodes):
     radius: float
     dim: int = 2
     volumes = None  # follow from the steps
-    surface = None
 
     def __post_init__(self) -> None:
         n, g = len(self.points), len(self.own)

@@ -464,7 +464,8 @@ class Rotations(AbstractManifold):
     """
 
     _equation: ClassVar[str] = "the nine entries of a rotation matrix"
-    _isometric: ClassVar[bool] = False  # a turn by a small angle moves the nine entries by sqrt(2) times as much
+    # A turn by a small angle moves the nine entries by sqrt(2) times as much.
+    _steps_along_distance: ClassVar[bool] = True
 
     @property
     def dim(self) -> int:
@@ -577,7 +578,7 @@ class FlatTorus(AbstractManifold):
     dim: int = 2
     side: float = 1.0
     _equation: ClassVar[str] = "any finite coordinates"
-    _isometric: ClassVar[bool] = False
+    _steps_along_distance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         store(self, dim=check_integer(self.dim, "dim", 1), side=check_real(self.side, "side", POSITIVE))
@@ -656,7 +657,7 @@ class HyperbolicSpace(AbstractBall):
     dim: int = 3
     radius: float = 2.0
     _equation: ClassVar[str] = "|x| < 1"
-    _isometric: ClassVar[bool] = False
+    _steps_along_distance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         dim = check_integer(self.dim, "dim", 2)

@@ -46,7 +46,7 @@ class AbstractNodes(abc.ABC):
     points: FloatArray
     dim: int
     volumes: FloatArray | None
-    surface: Any
+    surface: Any = None
     is_even = True  # laid out, not as they came
 
     def bandwidth(self, step_time: float) -> float:

@@ -386,7 +386,6 @@ class PointNodes(AbstractNodes):
     dim: int
     volumes: FloatArray | None = None
     is_even = False
-    surface = None
 
     def __post_init__(self) -> None:
         check_integer(self.dim, "dim", 1)
