@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from manifoldrf import relative_error
 
@@ -14,6 +15,10 @@ def test_alignment_to_the_same_norm():
     aligned = np.linalg.norm(REFERENCE) / np.linalg.norm(FOUND) * FOUND
     expected = np.linalg.norm(aligned - REFERENCE) / np.linalg.norm(REFERENCE)
     assert relative_error(FOUND, REFERENCE, alignment="frobenius") == pytest.approx(expected, rel=1e-13)
+
+
+def test_sparse_matrices_have_the_errors_of_dense_ones():
+    assert relative_error(sparse.csr_array(FOUND), sparse.coo_matrix(REFERENCE)) == relative_error(FOUND, REFERENCE)
 
 
 def test_least_squares_comes_closest():

@@ -29,9 +29,9 @@ SEARCH_JOBS: ContextVar[int | None] = ContextVar("threads of neighbour searches"
 _Handler = Callable[[Warning], bool]
 _HANDLERS: ContextVar[tuple[_Handler, ...]] = ContextVar("manifoldrf warnings", default=())
 _FILTERS = threading.RLock()
-# Warnings point at the first caller outside these modules; scikit-learn and torch wrap methods, pipelines and grid
-# searches call them through joblib.
-_INTERNAL = ("manifoldrf.", "sklearn.", "joblib.", "contextlib", "torch.")
+# Warnings point at the first caller outside these modules: numpy, scikit-learn and torch wrap methods, pipelines
+# and grid searches call them through joblib.
+_INTERNAL = ("manifoldrf.", "sklearn.", "joblib.", "contextlib", "numpy.", "torch.")
 
 
 # -------------------------------------------------------------------------------------------------------- threads

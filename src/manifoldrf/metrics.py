@@ -1,19 +1,21 @@
 """The error of a kernel matrix against a reference."""
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 
 from manifoldrf._validation import FloatArray, check_option, check_points, reject
 
 _SMALLEST_NORM = 1e-140  # squares of smaller numbers underflow
 
 
-def relative_error(K: ArrayLike, reference: ArrayLike, *, alignment: str | None = None) -> float:
+def relative_error(K: Any, reference: Any, *, alignment: str | None = None) -> float:
     """Return the Frobenius norm of the difference, divided by the norm of the reference.
 
-    Features of this library have an absolute scale. Published errors often compare shapes only: with
-    ``alignment="frobenius"``, as in the paper, ``K`` is first scaled to the norm of the reference, and with "least
-    squares" by the factor that minimizes the difference.
+    Matrices may be sparse. Features of this library have an absolute scale. Published errors often compare shapes
+    only: with ``alignment="frobenius"``, as in the paper, ``K`` is first scaled to the norm of the reference, and
+    with "least squares" by the factor that minimizes the difference.
 
     Examples
     --------
@@ -23,7 +25,10 @@ def relative_error(K: ArrayLike, reference: ArrayLike, *, alignment: str | None 
     >>> round(relative_error([[1.1]], [[1.0]]), 6)
     0.1
     """
-    found, exact = check_points(K, "K"), check_points(reference, "reference")
+    found, exact = (
+        check_points(matrix.toarray() if issparse(matrix) else matrix, name)
+        for matrix, name in ((K, "K"), (reference, "reference"))
+    )
     if found.shape != exact.shape:
         reject("K", f"of the shape {exact.shape} of the reference", found.shape)
     if not exact.any():

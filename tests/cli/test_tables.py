@@ -156,9 +156,9 @@ def test_options_that_do_not_fit_the_table_are_wrong_usage(folder, mesh_file, mo
 def test_a_column_that_counts_rows_is_named(folder, tmp_path):
     options = ("--graph", "knn", "--tau", 5)
     result = invoke("fit", folder / "counted.csv", "-o", tmp_path / "m.safetensors", *options)
-    assert "Column n of INPUT looks like a row number" in result.stderr
+    assert "'n', looks like a row number" in result.stderr
     frame = pd.DataFrame(np.column_stack([POINTS, np.arange(17, 317)]), columns=["x", "y", "z", "row"])
-    with pytest.warns(UserWarning, match="Column 'row' of `X` looks like a row number"):
+    with pytest.warns(UserWarning, match="'row', looks like a row number"):
         ManifoldRandomFeatures(DiffusionKernel(5.0), graph=KnnGraph(), random_state=0).fit(frame)
 
 

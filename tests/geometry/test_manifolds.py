@@ -389,6 +389,7 @@ def test_longitudes_and_latitudes_are_points_and_come_back():
     half = 6371 * np.sqrt(0.5)
     wanted = [[6371, 0, 0], [0, 6371, 0], [-6371, 0, 0], [half * np.sqrt(0.75)] * 2 + [6371 / 2], [0, 0, -6371]]
     np.testing.assert_allclose(points, wanted, atol=1e-11)
+    assert np.array_equal(earth.from_lonlat(*degrees.T), points)
     np.testing.assert_allclose(earth.to_lonlat(points[1:4]), [[90, 0], [-180, 0], [45, 30]], atol=1e-13)
     # Paris to New York, by the law of cosines.
     paris, new_york = np.radians([2.3522, 48.8566]), np.radians([-74.006, 40.7128])
@@ -399,6 +400,8 @@ def test_longitudes_and_latitudes_are_points_and_come_back():
     for wrong, words in (([[0.0, 91.0]], "latitudes in"), ([[400.0, 0.0]], "longitudes in"), ([[0.0]], "shape")):
         with pytest.raises(ValueError, match=words):
             earth.from_lonlat(wrong)
+    with pytest.raises(ValueError, match="of the longitudes"):
+        earth.from_lonlat([0.0, 1.0], [0.0])
 
 
 def test_hyperbolic_distance_from_the_origin_is_that_of_the_model():

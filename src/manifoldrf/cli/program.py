@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import manifoldrf
 from manifoldrf._files import atomic_paths, check_output, check_suffix, existing_file, output_file
@@ -451,10 +452,9 @@ def read_space(path: str, name: str = "INPUT", table: Any = None) -> Any:
         check_points(points, name, min_rows=2)
         for column in counting_columns(points) if suffix == ".csv" and not (table and table.is_chosen) else []:
             place = column if table is None else table.places[column]
-            text = (
-                f"Column {column_titles(path, name)[place] or place} of {name} looks like a row number, but is used"
-            )
-            warn_user(f"{text} as a coordinate (remedy: leave it out, see fit --columns).")
+            title = column_titles(path, name)[place]
+            text = f"Column {place} of {name} (counted from 0){title and f', {title!r},'} looks like a row number"
+            warn_user(f"{text}, but is used as a coordinate (remedy: leave it out, see fit --columns).")
         return points
     existing_file(path, name)
     if suffix in MODEL:
@@ -585,9 +585,28 @@ def model_facts(features: Any) -> dict[str, Any]:
 
 
 # ----------------------------------------------------------------------------------------------------- the program
-app = typer.Typer(help="Kernels on curved spaces as plain feature vectors.", pretty_exceptions_enable=False)
+class _PlainFlags:
+    """A command or group whose help shows no type for flags."""
+
+    def get_params(self, context: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(context)  # type: ignore[misc]
+        for flag in (parameter for parameter in parameters if getattr(parameter, "is_flag", False)):
+            flag.metavar = ""
+        return parameters
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
+    pass
+
+
+_HELP = "Kernels on curved spaces as plain feature vectors."
+app = typer.Typer(cls=_Group, help=_HELP, pretty_exceptions_enable=False)
 for _command in (demo, fit, transform, kernel, explore, interpolate, smooth, info):
-    app.command()(spread(_command))
+    app.command(cls=_Command)(spread(_command))
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback

@@ -327,7 +327,7 @@ def _shape_of(points: FloatArray) -> str:
     far = int(np.argmax(lengths))
     if not lengths[far] > 0:
         return "one position"
-    if len(points) > 2 and not ((lengths > 0) & (points != points[far]).any(axis=1)).any():
+    if not ((lengths > 0) & (points != points[far]).any(axis=1)).any():
         return "two positions"
     steps /= lengths[far]
     line = steps[far].copy()

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -707,7 +708,7 @@ def check_space(estimator: Any, X: Any) -> Any:
         if names := column_names(X):
             for k in counting_columns(points):
                 text = "looks like a row number, but is used as a coordinate (remedy: drop it)"
-                warn_user(f"Column {names[k]!r} of `X` {text}.")
+                warn_user(f"Column {k} of X (counted from 0), {names[k]!r}, {text}.")
         if look_like_degrees(points, column_names(X)):
             warn_user(
                 "The columns of `X` look like degrees, but are used as coordinates of a plane (remedy: "
@@ -731,9 +732,10 @@ def text_table(rows: list[tuple[str, str]]) -> str:
 
 
 def shortened(kernel: Any) -> str:
-    """A kernel as text of at most 100 characters."""
+    """A kernel as text of at most 100 characters, with numbers of at most four digits."""
     scaled = isinstance(kernel, ScaledKernel)
     text = f"{kernel.factor:.3g} * {kernel.kernel!r}" if scaled else repr(kernel)
+    text = re.sub(r"\d+\.\d{3,}(e[+-]\d+)?", lambda number: f"{float(number[0]):.4g}", text)
     return text if len(text) <= 100 else f"{text[:96]} ..."
 
 

@@ -248,7 +248,8 @@ class Graph:
     def positions(self) -> FloatArray:
         """The points, shape (n_nodes, d); raises if there are none."""
         if self.points is None:
-            raise ValueError("This graph has no points; give `points` to Graph.from_affinity.")
+            text = "This graph has no points; give `points` to Graph.from_affinity"
+            raise ValueError(f"{text}, or use GraphRandomFeatures.")
         return self.points
 
     @property

@@ -372,13 +372,15 @@ class Sphere(AbstractManifold):
         """Volume of the whole sphere."""
         return unit_sphere_volume(self.dim) * self.radius**self.dim
 
-    def from_lonlat(self, lonlat: Any) -> FloatArray:
+    def from_lonlat(self, lonlat: Any, latitudes: ArrayLike | None = None) -> FloatArray:
         """Points of longitudes and latitudes in degrees, shape (n, 3); a radius of 6371.0 is the Earth in km.
 
         Parameters
         ----------
         lonlat : array-like of shape (n, 2), or GeoDataFrame of points
             Longitude in [-360, 360], then latitude in [-90, 90].
+        latitudes : array-like of shape (n,), optional
+            Where ``lonlat`` has the longitudes only.
 
         Examples
         --------
@@ -390,6 +392,10 @@ class Sphere(AbstractManifold):
         """
         if self.dim != 2:
             reject("dim", "2 for longitudes and latitudes", self.dim)
+        if latitudes is not None:
+            if np.shape(lonlat) != np.shape(latitudes):
+                reject("latitudes", f"of the shape {np.shape(lonlat)} of the longitudes", np.shape(latitudes))
+            lonlat = np.column_stack([lonlat, latitudes])
         degrees = check_points(lonlat_of(lonlat), "lonlat", n_columns=2)
         for column, name, most in ((0, "longitudes", 360.0), (1, "latitudes", 90.0)):
             worst = int(np.abs(degrees[:, column]).argmax())
