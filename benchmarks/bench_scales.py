@@ -9,8 +9,7 @@ after the best common factor (GeometricKernels scales its kernels), the largest 
 eigenpairs, which share its discretisation.
 
 Seconds are CPU seconds of one process with one thread: of the preparation, plus for each time the mean of 100 of
-them. ``--write`` puts the table into `docs/measured.md` and the numbers into `docs/results/scales.json`.
-``--quick`` takes 2,000 vertices and at most 200 eigenpairs.
+them. ``--quick`` takes 2,000 vertices and at most 200 eigenpairs.
 """
 
 import argparse
@@ -27,8 +26,6 @@ from threadpoolctl import threadpool_limits
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, mesh_graph, relative_error
 
-PATH = record.ROOT / "docs" / "results" / "scales.json"
-PAGE = record.ROOT / "docs" / "measured.md"
 COUNTS = 1, 10, 100, 1000
 RANGES = {"narrow": (0.01, 0.02), "medium": (0.05, 0.1), "wide": (0.32, 0.64), "all": (0.01, 0.64)}
 N_POINTS, N_COLUMNS, N_TIMED = 512, 30, 100
@@ -116,7 +113,7 @@ def _text(number):
 
 
 def section(rows):
-    """The tables of the page: all figures, and who is ahead at no larger error."""
+    """The tables: all figures, and who is ahead at no larger error."""
     head = [f"{n} time{'s' * (n > 1)}" for n in COUNTS]
     lines = ["| vertices | t | method | error | " + " | ".join(head) + " |", "|---" * (4 + len(COUNTS)) + "|"]
     for row in rows:
@@ -143,7 +140,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a small mesh and few eigenpairs")
     parser.add_argument("--json", type=pathlib.Path, help="file to write the rows to")
-    parser.add_argument("--write", action="store_true", help="write the page and its record")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # about meshes finer than the kernel needs
     sizes, pairs = ((2_000,), (50, 200)) if options.quick else ((5_000, 20_000), (50, 200, 500, 1000))
@@ -155,10 +151,6 @@ def main():
     print(section(rows))
     if options.json is not None:
         record.keep(rows, options.json)
-    if options.write:
-        record.keep(rows, PATH)
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(record.fill(text, "scales", section(record.load(PATH))), encoding="utf-8")
 
 
 if __name__ == "__main__":

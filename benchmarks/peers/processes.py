@@ -9,8 +9,8 @@ sphere, waves on the Stanford bunny (5000 vertices), and the mean curvature of t
 * ``ManifoldGaussianProcess`` with its defaults.
 
 CPU seconds on one thread include everything: fit of the features or eigenpairs, training, prediction. NLPD is the
-mean negative log density of the held-out noisy values, RMSE their error over the standard deviation. ``--write``
-updates the table in docs/measured.md. Needs the environment of ``make bench-peers``; about five minutes.
+mean negative log density of the held-out noisy values, RMSE their error over the standard deviation.
+Needs the environment of ``make bench-peers``; about five minutes.
 """
 
 import argparse
@@ -23,13 +23,11 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks import record
 from manifoldrf import ManifoldGaussianProcess, ManifoldRandomFeatures, MaternKernel, Sphere
 from manifoldrf.gpytorch import ManifoldKernel
 from reproduction.mesh_data import builtin_mesh
 
 N_TRAIN, N_NEW, N_STEPS, RATE, NOISE = 300, 1000, 100, 0.1, 0.1
-PAGE = record.ROOT / "docs" / "measured.md"
 
 
 @dataclass(frozen=True)
@@ -158,34 +156,26 @@ def methods(task):
 
 
 def main():
-    """Print the table, and write it where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help=f"update the table in docs/{PAGE.name}")
-    options = parser.parse_args()
+    """Print the table."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(1)
+    print("| data | method | CPU seconds | NLPD | RMSE |\n|---|---|---|---|---|", flush=True)
     with threadpool_limits(1):
-        lines = compare()
-    if options.write:
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(record.fill(text, "processes", "\n".join(lines)), encoding="utf-8")
+        for task in tasks():
+            compare(task)
 
 
-def compare():
-    """The lines of the table, printed one by one."""
-    lines = ["| data | method | CPU seconds | NLPD | RMSE |", "|---|---|---|---|---|"]
-    print("\n".join(lines), flush=True)
-    for task in tasks():
-        by_ours(task, matern=False, seed=0)  # compiles
-        for name, run in methods(task):
-            begin = time.process_time()
-            mean, variance = run()
-            seconds = time.process_time() - begin
-            gap = task.values[N_TRAIN:] - mean
-            density = np.mean(gap**2 / variance + np.log(2 * np.pi * variance)) / 2
-            rmse = np.sqrt(np.mean(gap**2)) / task.values.std()
-            lines.append(f"| {task.name} | {name} | {seconds:.1f} | {density:.3f} | {rmse:.3f} |")
-            print(lines[-1], flush=True)
-    return lines
+def compare(task):
+    """Print a line for each method."""
+    by_ours(task, matern=False, seed=0)  # loads what is loaded once
+    for name, run in methods(task):
+        begin = time.process_time()
+        mean, variance = run()
+        seconds = time.process_time() - begin
+        gap = task.values[N_TRAIN:] - mean
+        density = np.mean(gap**2 / variance + np.log(2 * np.pi * variance)) / 2
+        rmse = np.sqrt(np.mean(gap**2)) / task.values.std()
+        print(f"| {task.name} | {name} | {seconds:.1f} | {density:.3f} | {rmse:.3f} |", flush=True)
 
 
 if __name__ == "__main__":
