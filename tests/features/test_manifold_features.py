@@ -207,3 +207,9 @@ def test_texts_of_a_model_compute_nothing(plain):
     assert "error_" in shown._repr_html_()
     assert not shown._error[1]
     assert "heat graph" in plain.summary()
+
+
+def test_two_positions_are_refused():
+    for points in ([[0.0, 0.0], [1.0, 0.0]], [[0.0], [1.0], [1.0]]):
+        with pytest.raises(ValueError, match="three distinct points"):
+            ManifoldRandomFeatures().fit(points)
