@@ -188,7 +188,8 @@ def find_edge(
             k = min(2 * k, n - 1)
     d, near = tree.query(points, k + 1, workers=n_jobs)
     d, near = d[:, 1:], near[:, 1:]
-    radii = np.clip(widest, d[:, min(16, k - 1)], d[:, -1])
+    fewest = 16 if dim == 2 else 64  # fewer may lie on one side by chance
+    radii = np.clip(widest, d[:, min(fewest, k - 1)], d[:, -1])
     flat = np.einsum("nkd,nda->nka", points[near] - points[:, None], frames)
     seen = (d <= radii[:, None]) & (_lengths(flat)[..., 0] > 0.7 * d)  # not above or below, on another layer
     flat *= (np.minimum(d / _lengths(flat)[..., 0], 1.5) / radii[:, None])[..., None]  # as long as in space
