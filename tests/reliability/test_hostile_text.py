@@ -81,7 +81,7 @@ def explorer_page(model, folder, word):
     record["field"] = record["quadrature"] = word
     state["feature_names_in"] = [word] * 3
     pairs = {"tuple": [{"tuple": [word, 0.5]}]}
-    state["error"]["fields"].update(candidates=pairs, weights=pairs)
+    state["error"]["fields"].update(candidates=pairs, quadratures=pairs)
     state["params"]["dict"].update(field=word, anchors=word, teacher=word)
     path.write_bytes(close_model(header, tree, body))
     with warnings.catch_warnings():

@@ -196,7 +196,7 @@ def test_the_library_installs_no_handlers_and_the_program_takes_its_own_back(mon
     before = handlers()
     during = []
     monkeypatch.setattr("manifoldrf.cli.program.show_facts", lambda *_: during.extend(handlers()))
-    features = ManifoldRandomFeatures(HeatKernel(0.2), random_state=0).fit(Sphere().grid(100))
+    features = ManifoldRandomFeatures(HeatKernel(0.2), random_state=0).fit(Sphere().grid(N))
     load(features.save(tmp_path / "m.safetensors"))
     assert handlers() == before
     assert main(monkeypatch, "info") == 0

@@ -125,7 +125,7 @@ def models(tmp_path_factory):
     place = tmp_path_factory.mktemp("kills")
     (place / "target").mkdir()
     for k, t in enumerate((0.3, 0.5)):
-        features = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(Sphere().grid(60 + 40 * k))
+        features = ManifoldRandomFeatures(HeatKernel(t), random_state=0).fit(Sphere().grid(300 + 40 * k))
         features.save(place / f"{k}.safetensors")
         load(place / f"{k}.safetensors").save(place / f"{k}.safetensors")  # bytes that are the same ever after
     return place

