@@ -51,8 +51,6 @@ TARGETS = {
 }
 
 
-_wavy = known.by_arc(lambda p: (1 + 0.2 * np.cos(3 * p), p), 2.0)
-_bowl = known.by_arc(lambda p: (p, 0.7 * p**2), 1.0)
 CURVES = [
     known.curve("circle", 0.05, lambda a: known.columns(np.cos(a), np.sin(a))),
     known.curve("ellipse 2:1", 0.05, lambda a: known.columns(2 * np.cos(a), np.sin(a))),
@@ -80,24 +78,8 @@ CLOSED = [
     known.klein(0.05),
     known.spheroid("prolate 1:2", 0.05, 1.0, 2.0),
     known.spheroid("oblate 1:.5", 0.05, 1.0, 0.5),
-    known.revolved(
-        "ring torus",
-        0.05,
-        lambda s: 1 + 0.4 * np.cos(s / 0.4),
-        lambda s: 0.4 * np.sin(s / 0.4),
-        known.TAU * 0.4,
-        periodic=True,
-        edge=False,
-    ),
-    known.revolved(
-        "ring torus",
-        0.2,
-        lambda s: 1 + 0.4 * np.cos(s / 0.4),
-        lambda s: 0.4 * np.sin(s / 0.4),
-        known.TAU * 0.4,
-        periodic=True,
-        edge=False,
-    ),
+    known.ring_torus("ring torus", 0.05, 0.4),
+    known.ring_torus("ring torus", 0.2, 0.4),
 ]
 _wavy = known.by_arc(lambda p: (1 + 0.2 * np.cos(3 * p), p), 2.0)
 _bowl = known.by_arc(lambda p: (p, 0.7 * p**2), 1.0)
@@ -109,7 +91,7 @@ EDGED = [
     known.triangle(0.005),
     known.octant(0.02),
     known.revolved("cap", 0.03, np.sin, lambda s: -np.cos(s), 1.2),
-    known.revolved("cylinder", 0.05, lambda s: 1 + 0 * s, lambda s: s, 2.0),
+    known.cylinder("cylinder", 0.05, 2.0),
     known.revolved("cone frustum", 0.03, lambda s: 0.3 + 0.5 * s, lambda s: s * np.sqrt(0.75), 1.5),
     known.revolved("wavy cylinder", 0.03, *_wavy),
     known.revolved("bowl", 0.03, *_bowl),
@@ -119,23 +101,6 @@ EDGED = [
 ]
 SOLIDS = [known.sphere(3, 0.1), known.clifford("3-torus", 0.25, (1, 1, 1)), known.sphere_times_circle(0.15)]
 SOLIDS_EDGED = [known.box("cube", 0.02, (1, 1, 1)), known.ball(0.05)]
-LAYERED = [known.roll(0.9, 0.03, 8.0), known.roll(0.245, 0.03), known.layers(0.141, 0.01)]
-THIN = [
-    known.box("strip 2 x .1", 0.02, (2, 0.1)),
-    known.revolved("cylinder, height .1", 0.05, lambda s: 1 + 0 * s, lambda s: s, 0.1),
-    known.revolved("cylinder, height .3", 0.05, lambda s: 1 + 0 * s, lambda s: s, 0.3),
-    known.revolved(
-        "thin torus",
-        0.05,
-        lambda s: 1 + 0.1 * np.cos(s / 0.1),
-        lambda s: 0.1 * np.sin(s / 0.1),
-        known.TAU * 0.1,
-        periodic=True,
-        edge=False,
-    ),
-    known.box("box 10 x 200", 30.0, (10, 200)),
-    known.box("plate 1 x 1 x .1", 0.05, (1, 1, 0.1)),
-]
 
 
 @dataclass(frozen=True)
@@ -185,8 +150,8 @@ def settings():
         + [(edged[i], {"n": 1000}) for i in (0, 2, 5, 6, 8, 11)],
         "three dimensions, closed": [(space, {}) for space in SOLIDS],
         "three dimensions, edges": [(space, {}) for space in SOLIDS_EDGED],
-        "layers": [(space, {}) for space in LAYERED],
-        "thin": [(space, {}) for space in THIN],
+        "layers": [(space, {}) for space in known.LAYERED],
+        "thin": [(space, {}) for space in known.THIN],
     }
     return [Setting(group, space, **options) for group, spaces in groups.items() for space, options in spaces]
 

@@ -12,7 +12,6 @@ from reproduction.report.style import COLOURS, DIFFERENCES
 
 Limits = tuple[float, float]
 
-VIEW = (28.0, 22.0)  # elevation and azimuth, degrees
 _LOWEST, _HIGHEST = 22.0, 52.0  # degrees of elevation from which holes and twists are visible
 _SHAPE = 0.82  # height of a panel over its width: spheres and rings both fill most of it
 _NEIGHBOURS = 12  # neighbours that determine the normal of a surface

@@ -1389,6 +1389,7 @@ WIDE static void heat_rows(Call *c, const Cells *cells, double *row, Near *near)
   const uint64_t *ends = a[14].u;
   for (int64_t v = a[19].i; v < a[20].i; v++) {
     int64_t i = a[1].l[v];
+    NEED(i >= 0 && i < a[0].rows)
     const double *query = a[0].d + i * axes;
     int64_t found = collect(query, axes, cells, near), nearest = 0;
     if ((c->no_memory = found < 0)) return;
@@ -1420,7 +1421,7 @@ LOOP(heat_step_rows, "dldlldlxdldddxuwdlDnn") {
   NEED(a[8].columns == a[0].columns && a[9].n == a[8].rows && a[10].n == a[8].rows && a[8].rows == cells.n)
   NEED(ascending(&a[14], n_blocks) && a[16].n == BLOCK * n_blocks && in_range(&a[9], a[14].n - 1))
   NEED(a[11].n == 0 || (a[11].columns == a[8].columns && a[12].n == a[11].rows * a[11].deep * a[11].deep))
-  NEED(a[18].n == a[0].rows * m && in_range(&a[17], m) && in_range(&a[1], a[0].rows) && a[19].i >= 0 && a[20].i <= a[1].n)
+  NEED(a[18].n == a[0].rows * m && in_range(&a[17], m) && a[19].i >= 0 && a[20].i <= a[1].n)
   double *row = zeros(c, (m + BLOCK - 1) / BLOCK * BLOCK, 8);
   if (row) heat_rows(c, &cells, row, &near);
   free_near(&near);

@@ -98,21 +98,15 @@ class Sampling:
 
     Attributes
     ----------
-    n, dim : int
     sparse_density : float
         Nodes per unit of volume where they are sparsest (the sparsest quarter of the volume).
-    mean_density : float
-        Mean over the nodes.
     evenness : float
         Nearest-neighbour distance in units of the local spacing: .9 for random points, 1.6 on an even grid.
     volume : float
         Estimated volume of the space; too large by up to the share of nodes near a boundary.
     """
 
-    n: int
-    dim: int
     sparse_density: float
-    mean_density: float
     evenness: float
     volume: float
 
@@ -133,20 +127,14 @@ class Sampling:
                 f"in a unit in which volumes of dimension {dim} are numbers from {_VOLUMES[0]:g} to {_VOLUMES[1]:g}"
             )
             reject(name, rule, f"neighbours {distances[bad][0, k]:.3g} away")
-        return cls._of(n, dim, volume, distances[:, 1])
-
-    @classmethod
-    def _of(cls, n: int, dim: int, volume: FloatArray, nearest: FloatArray) -> "Sampling":
-        """Estimate from the volume that nodes stand for, and the distance to their nearest neighbour."""
-        evenness = float(np.mean(nearest * (ball_volume(dim) / volume) ** (1 / dim)))
+        evenness = float(np.mean(distances[:, 1] * (ball_volume(dim) / volume) ** (1 / dim)))
         # A far outlier stands for a huge volume and says nothing about the other nodes.
         volume = np.minimum(volume, _OUTLIER * np.median(volume))
         # Use the quarter of the volume where nodes are sparsest. An average would overestimate its density, and a
         # smaller share would depend on the truncated neighbourhoods along a boundary.
         falling = np.sort(volume)[::-1]
         sparsest = falling[np.searchsorted(np.cumsum(falling), 0.25 * falling.sum())]
-        total = n * float(np.mean(volume))
-        return cls(n, dim, float(1 / sparsest), float(np.mean(1 / volume)), evenness, total)
+        return cls(float(1 / sparsest), evenness, n * float(np.mean(volume)))
 
 
 def ball_volume(dim: int) -> float:
