@@ -39,7 +39,7 @@ class Record:
     tables : dict of str to list of dict
         Named tables; each row maps column names to plain values.
     seconds : float
-        Wall time of the run, or of all its parts.
+        CPU time of the run, or of all its parts.
     environment : dict
         Versions, commit, machine, digest of the code, command.
     arrays : dict of str to array
@@ -207,10 +207,10 @@ class Parts:
         config = json.loads(json.dumps(settings, default=lambda value: value.item()))
         kept = None if self.folder is None else reusable(self.folder / f"{name}.json", config, self.code)
         if kept is None:
-            start = time.perf_counter()
+            start = time.process_time()
             tables, arrays = measure()
             made = environment() | {"code": self.code}
-            kept = Record(name, config, tables, time.perf_counter() - start, made, arrays)
+            kept = Record(name, config, tables, time.process_time() - start, made, arrays)
             if self.folder is not None:
                 kept.save(self.folder)
         self.found.append(kept)
@@ -226,7 +226,7 @@ class Parts:
 
     @property
     def seconds(self) -> float:
-        """Wall time of all parts."""
+        """CPU time of all parts."""
         return sum(part.seconds for part in self.found)
 
 

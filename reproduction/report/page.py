@@ -246,14 +246,12 @@ class Writer:
             f"recipe {w.compare(zip(gains[RECIPE], keys, strict=True), higher=True)}, library "
             f"{w.compare(zip(gains[LIBRARY], keys, strict=True), higher=True)}: two cores here, an accelerator there",
             [
-                f"Seconds, paper: {printed('kernel_s')}, eigendecomposition {printed('spectral_s')}. Here: recipe "
-                f"{w.span(cost(RECIPE, 'kernel_ms'))}, library {w.span(cost(LIBRARY, 'kernel_ms'))}, "
-                f"eigendecomposition with the kernel of all nodes {w.span(spectral)}. "
-                f"CPU seconds in one run: the network in torch (first layer factored, then added by broadcasting) "
-                f"{w.span(cost(RECIPE, 'torch_cpu_ms'))}, in the package {w.span(cost(RECIPE, 'kernel_cpu_ms'))}, the "
-                f"library with {features} features {w.span(cost(LIBRARY, 'kernel_cpu_ms'))}. Nearly all of the recipe's "
-                "time is the product with its second layer, for every pair of a point "
-                f"and an anchor. A fit of the library takes "
+                f"Seconds, paper: {printed('kernel_s')}, eigendecomposition {printed('spectral_s')}. CPU seconds in one "
+                f"run here: recipe {w.span(cost(RECIPE, 'kernel_ms'))}, its network in torch (first layer factored, then "
+                f"added by broadcasting) {w.span(cost(RECIPE, 'torch_ms'))}, the library with {features} features "
+                f"{w.span(cost(LIBRARY, 'kernel_ms'))}, eigendecomposition with the kernel of all nodes "
+                f"{w.span(spectral)}. Nearly all of the recipe's time is the product with its second layer, for every "
+                "pair of a point and an anchor. A fit of the library takes "
                 f"{w.span([w.value('surfaces', 'surfaces', 'fit_s', surface=n, method=LIBRARY) for n in SURFACES])} s."
             ],
         )
@@ -692,7 +690,7 @@ def readme_block(records: Mapping[str, Record]) -> tuple[str, set[str]]:
         "the others between points that no graph contains, against the heat kernel of the surface (on the sphere "
         "analytic, elsewhere of a finer graph). The library has "
         f"{writer.show(writer.value('surfaces', 'surfaces', 'features', method=LIBRARY))} features and needs no "
-        f"training: {seconds(LIBRARY)} s for the kernel of {writer.show(writer.config('surfaces', 'n_queries'))} points, "
+        f"training: {seconds(LIBRARY)} s of CPU for the kernel of {writer.show(writer.config('surfaces', 'n_queries'))} points, "
         f"where the recipe takes {seconds(RECIPE)} s."
     )
     return f"{kernel.text[0]}\n\n{note}", writer.known
