@@ -46,6 +46,16 @@ def test_features_are_those_of_the_fit(family, points, kernel):
     assert_allclose(module.kernel(points.reshape(2, 3, 3)).detach()[1], exact[3:, 3:], atol=1e-5)
 
 
+def test_no_points_have_no_rows(family):
+    none = torch.ones(0, 3)
+    for rows in (
+        DifferentiableFeatures(family)(none),
+        ManifoldAttention(family, 4)(none, torch.ones(0, 4)),
+        ManifoldKernel(family)(none, none).to_dense(),
+    ):
+        assert len(rows) == 0
+
+
 # .2 begins an octave, .21 is blended with the one before, .3 is not.
 @pytest.mark.parametrize("t", [0.15, 0.2, 0.21, 0.3])
 def test_gradients_by_the_time_are_exact(family, points, t):

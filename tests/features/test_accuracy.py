@@ -163,6 +163,11 @@ def test_symmetric_functions_are_followed_and_others_refused():
     model = features(function).fit(Sphere())
     assert relative_error(model.kernel_matrix(NEW), function(NEW, NEW)) < 0.02
     assert model.error_.graph < 0.02
+    few = [
+        features(lambda X, Y, unit=unit: unit * function(X, Y), graph=HeatGraph(n_nodes=500)).fit(Sphere())
+        for unit in (1.0, 2.0**-300)
+    ]
+    assert relative_error(2.0**300 * few[1].kernel_matrix(NEW), few[0].kernel_matrix(NEW)) < 1e-9
     for bad in (lambda X, Y: X @ np.diag([1, 2, 3]) @ np.ones((3, len(Y))), lambda X: X, lambda X, Y: 0 * X @ Y.T):
         with pytest.raises((ValueError, TypeError), match="`kernel`"):
             features(bad, graph=HeatGraph(n_nodes=500)).fit(Sphere())

@@ -1,5 +1,6 @@
 """The estimator: scikit-learn's contract, and what every kind of features keeps."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -191,6 +192,10 @@ def test_progress_and_functions_of_the_user():
 
     found = features(STEPS, verbose=lambda what, done, total: told.append(what), **options).fit(NODES)
     assert {"graph", "anchors", "weights"} <= set(told)
+    found.transform(np.tile(NEW, (1 + found.map_.block_size(as_sparse=False) // len(NEW), 1)))
+    _ = found.error_
+    assert told[-2:] == ["error of the graph"] * 2
+    assert "features of points" in told
     assert np.allclose(found.transform(NEW), features(STEPS, graph=knn_graph).fit(NODES).transform(NEW), atol=1e-5)
 
 
@@ -200,6 +205,14 @@ def test_a_second_fit_forgets_the_first():
     assert model.n_features_in_ == 2
     with pytest.raises(ValueError, match="times="):
         model.at(0.2)
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was(plain, tmp_path):
+    model = copy.deepcopy(plain)
+    with pytest.raises(ValueError, match="`t` must be"):
+        model.set_params(kernel=HeatKernel(1e9)).fit(NODES)
+    loaded = load(model.save(tmp_path / "model.safetensors"))
+    assert np.array_equal(loaded.transform(NEW), plain.transform(NEW))
 
 
 def test_texts_of_a_model_compute_nothing(plain):

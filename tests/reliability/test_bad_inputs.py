@@ -173,6 +173,7 @@ REFUSED = [
     ("field", "(60,)", lambda: smooth(VALUES[:5], t=0.3)),
     ("phi_q", "shape", lambda: attention(phi_q=ONES[:3], causal=True)),
     ("v", "float64", lambda: attention(v=ONES.float())),
+    *(("weights", "mask == 0", lambda x=x: attention(weights=x * ONES[:, 0])) for x in (-1e9, -np.inf)),
     ("K", "shape", lambda: mrf.relative_error(POINTS, POINTS[:5])),
     ("reference", "not zero", lambda: mrf.relative_error(POINTS, 0 * POINTS)),
     ("path", "existing", lambda: mrf.load("no such file")),

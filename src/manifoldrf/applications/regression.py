@@ -270,6 +270,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     random_state : None, int, Generator or RandomState, default=None
     n_jobs : int, default=-1
         Number of threads, -1 for all cores; results do not depend on it.
+    verbose : bool or callable, default=False
+        As in :class:`ManifoldRandomFeatures`.
 
     Attributes
     ----------
@@ -337,6 +339,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         noise_variance: float | str = "auto",
         random_state: SeedLike = None,
         n_jobs: int = -1,
+        verbose: Any = False,
     ) -> None:
         self.kernel = kernel
         self.space = space
@@ -349,6 +352,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         self.noise_variance = noise_variance
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @one_blas_thread()  # the last bits of products depend on the number of threads
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -545,6 +549,7 @@ class _Stretched:
             teacher=model.teacher,
             random_state=int(streams.generator("regression.features").integers(2**31)),
             n_jobs=check_jobs(model.n_jobs),
+            verbose=model.verbose,
         )
         self.problem = discretise(space, FitOptions.of(self.template.get_params(deep=False), streams))[0]
         if self.problem.asymmetric:

@@ -68,7 +68,6 @@ def fit(
         features.set_params(verbose=report)
         with usage(option_names(parameters), "INPUT"):
             features.fit(space)
-        report("estimating the error", 0, 1)
         summary = features.summary()
         report("writing MODEL", 0, 1)
         features.set_params(verbose=False).save(target)  # the file cannot hold a function
@@ -168,7 +167,8 @@ def kernel(  # noqa: C901  (one way for matrices, one for pictures)
             if target.suffix.lower() == ".ply" and others.shape[1] > AXES:
                 reject("--out", f"{_ARRAYS} for points of {others.shape[1]} coordinates", target)
         others = others[[vertex]]
-    with recorded_warnings() as warned:
+    with recorded_warnings() as warned, progress("kernel", quiet=output.silent) as report:
+        report(f"features of {name}", 0, 1)
         known = model.transform(others, right)
     if second:  # the points of A are counted below
         _note_warnings(warned, len(others), output)
@@ -301,8 +301,9 @@ def interpolate(
     with usage():
         files = _field_files(out, space_file, values)
         run.check()
-    space, titles, field, known = _read_problem(space_file, values, column)
     with notices(quiet=output.quiet), progress("interpolate", quiet=output.silent) as report:
+        report("reading SPACE and VALUES", 0, 1)
+        space, titles, field, known = _read_problem(space_file, values, column)
         report("choosing the method and filling in", 0, 1)
         with usage(names, "SPACE"):
             filled = model.fit(space, field, known).predict()
@@ -344,8 +345,9 @@ def smooth(
         if (fwhm is None) == (t is None):
             reject("--fwhm", "given, or --t, but not both", "neither" if t is None else "both")
         heat_time = time_of(fwhm, t)
-    space, titles, field, known = _read_problem(space_file, values, column)
     with notices(quiet=output.quiet), progress("smooth", quiet=output.silent) as report:
+        report("reading SPACE and VALUES", 0, 1)
+        space, titles, field, known = _read_problem(space_file, values, column)
         report("smoothing", 0, 1)
         width: dict[str, Any] = {"fwhm": fwhm, "t": t, "n_jobs": threads.n_jobs}
         with usage(names, "SPACE"):

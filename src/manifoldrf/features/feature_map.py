@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
-from manifoldrf._runtime import one_blas_thread, quick_map, quiet_underflow, search_jobs
+from manifoldrf._runtime import Progress, one_blas_thread, quick_map, quiet_underflow, search_jobs, silent
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices, check_integer, check_real, reject
 from manifoldrf.features.graph_kernel import GraphKernel, warn_of_far
 from manifoldrf.geometry.csr import as_dense, check_amounts, check_csr, csr_parts, product_above
@@ -559,7 +559,16 @@ class FeatureMap:
             yield slice(start, min(start + step, n))
 
     @quiet_underflow()  # also of conversions to single precision
-    def features(self, points: FloatArray, dtype: Any, n_jobs: int, *, as_sparse: bool, side: str = "left") -> Any:
+    def features(
+        self,
+        points: FloatArray,
+        dtype: Any,
+        n_jobs: int,
+        *,
+        as_sparse: bool,
+        side: str = "left",
+        progress: Progress = silent,
+    ) -> Any:
         """Features of all points, dense or CSR, with one warning for all that are off the space."""
         window = np.ones(len(points))
         spans = list(self.spans(len(points), as_sparse=as_sparse))
@@ -575,6 +584,8 @@ class FeatureMap:
                 parts.append(rows.astype(dtype, copy=False))
             else:
                 whole[span] = rows.astype(dtype, copy=False)
+            if len(spans) > 1:
+                progress("features of points", span.stop, len(points))
         warn_of_far(window)
         if whole is not None:
             return whole

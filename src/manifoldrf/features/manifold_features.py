@@ -15,7 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from manifoldrf._codec import check_types, save_value, stored
 from manifoldrf._files import html_table
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import ManifoldWarning, one_blas_thread, quiet_underflow, warn_user, without_warnings
+from manifoldrf._runtime import (
+    ManifoldWarning,
+    one_blas_thread,
+    quiet_underflow,
+    stage_of,
+    warn_user,
+    without_warnings,
+)
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -27,6 +34,7 @@ from manifoldrf._validation import (
     check_jobs,
     check_option,
     check_points,
+    check_progress,
     check_vector,
     column_names,
     counting_columns,
@@ -376,7 +384,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         error, whole = self._error or (self._source.error(kernel.stated, self._streams, jobs), True)
         share = self.record_.series_error  # of a function given as kernel: `fit` has warned
         if not whole:
-            error = error.with_graph(graph_error(kernel, self._streams, jobs) if share is None else share)
+            with stage_of(check_progress(self.verbose), "error of the graph"):
+                error = error.with_graph(graph_error(kernel, self._streams, jobs) if share is None else share)
         off = error.graph or 0.0
         if not (whole and self._error) and share is None and off > 0.2:
             about = f"about {off:.0%}" if off < 1 else "more than 100%"
@@ -459,7 +468,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """
         points, dtype = self._check_queries(X, "X")
         side, jobs = self._check_side(side), check_jobs(self.n_jobs)
-        return self._map().features(points, dtype, jobs, as_sparse=self.sparse_output, side=side)
+        progress = check_progress(self.verbose)
+        return self._map().features(points, dtype, jobs, as_sparse=self.sparse_output, side=side, progress=progress)
 
     def transform_blocks(self, X: Any, *, side: str | None = None, n_rows: int | None = None) -> Iterator[Any]:
         """Features of more points than memory holds, a block at a time.
