@@ -59,16 +59,16 @@ def none_is_off(search, surface):
 
 SMOOTH_EDGE = edges._smooth_edge
 MECHANISMS = {
-    "new nodes (farthest points of the data instead)": [(spaces, "even_points", thinned)],
+    "new nodes (farthest points of the data instead)": [(layout, "even_points", thinned)],
     "relaxation of nodes": [(layout, "_ROUNDS", 0)],
-    "edges": [(spaces, "find_edge", no_edge)],
+    "edges": [(layout, "find_edge", no_edge)],
     "several faces at corners": [(edges, "_OTHER_FACE", {2: -2, 3: -2})],
     "weights of images at bent edges": [(edges, "_smooth_edge", straight_edge)],
     "curvature of steps": [(layout, "curvature_at", flat)],
     "rounds of volumes (1 instead of 40)": [(heat, "_ROUNDS", 1)],
     "layers": [(layout, "find_layers", lambda *args: None)],
     "more steps where the space is bent (12 always)": [(spaces, "_MOST_STEPS", 12)],
-    "noise removed": [(spaces, "clean_cloud", without_noise)],
+    "noise removed": [(heat, "clean_cloud", without_noise)],
     "test for Gaussian noise": [(cleaning, "_is_noise", lambda *args: True)],
     "outliers left out": [(cleaning, "_are_off", none_is_off)],
     "copies merged": [(cleaning, "merge_copies", lambda points: points)],

@@ -14,7 +14,7 @@ from manifoldrf import (
     knn_graph,
     relative_error,
 )
-from manifoldrf.geometry import sampling
+from manifoldrf.geometry import neighbors
 
 dask = pytest.importorskip("dask")
 arrays = pytest.importorskip("dask.array")
@@ -65,11 +65,11 @@ def test_signatures_of_parts_have_the_bits_of_the_whole():
 
 def test_a_sample_of_blocks_covers_the_space_and_keeps_a_rare_part(monkeypatch):
     """100,000 points of a sphere, of which only 60 are in the southern half."""
-    monkeypatch.setattr(sampling, "_MOST_ROWS", 4000)
+    monkeypatch.setattr(neighbors, "_MOST_ROWS", 4000)
     cloud = Sphere().sample(200_000, seed=2)
     north, south = cloud[cloud[:, 2] > 0], cloud[cloud[:, 2] < -0.15][:60]
     rows = np.random.default_rng(0).permutation(np.vstack([north, south]))
-    found = sampling.sample_blocks(arrays.from_array(rows, chunks=(20_000, 3)), "X")
+    found = neighbors.sample_blocks(arrays.from_array(rows, chunks=(20_000, 3)), "X")
     assert len(found) <= 4006  # rounded up in each of six blocks
     assert (found[:, 2] < 0).sum() > 50  # of a random sample about 2
     distances = np.linalg.norm(found[:, None] - rows[::500], axis=2).min(axis=0)

@@ -18,7 +18,7 @@ from manifoldrf.geometry.graphs import AbstractExtension
 from manifoldrf.geometry.heat import heat_graph
 from manifoldrf.geometry.manifolds import AbstractManifold, ProductSpace
 from manifoldrf.geometry.model_spaces import EuclideanSpace, FlatTorus, HyperbolicSpace, Rotations, Sphere
-from manifoldrf.geometry.nodes import AbstractNodes
+from manifoldrf.geometry.spaces import AbstractNodes
 from manifoldrf.geometry.surfaces import Ellipsoid, MobiusStrip, Torus
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, RootKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.named_kernels import (

@@ -7,10 +7,11 @@ from scipy.spatial import cKDTree
 from benchmarks.known_spaces import SPACES
 from manifoldrf import MobiusStrip, Sphere, Torus, heat_graph
 from manifoldrf.geometry import clean_cloud
-from manifoldrf.geometry.curves import trace_curves
+from manifoldrf.geometry.curves import CurveSpace, trace_curves
 from manifoldrf.geometry.edges import Edge, find_edge
-from manifoldrf.geometry.layout import EvenNodes
-from manifoldrf.geometry.spaces import CloudSpace, CurveSpace, PointSpace, cloud_space
+from manifoldrf.geometry.heat import space_of
+from manifoldrf.geometry.layout import CloudSpace, EvenNodes
+from manifoldrf.geometry.spaces import PointSpace, step_reach
 
 
 def edge_of(points, spacing=0.03):
@@ -18,7 +19,7 @@ def edge_of(points, spacing=0.03):
 
 
 def laid_out(points, s2=0.01):
-    space = cloud_space(points)
+    space = space_of(points)
     assert isinstance(space, CloudSpace)
     return space.layout(s2, space.spacing(s2), 1)
 
@@ -114,11 +115,11 @@ def test_steps_do_not_jump_between_layers(name, global_seed):
     s2 = 4 * space.t / 28
     nodes = laid_out(points, s2)
     at = u[cKDTree(points).query(nodes.points)[1]]
-    pairs = nodes.pairs(nodes.reach(s2), s2)
-    share = np.exp(-pairs.distances / s2)
-    jumps = np.linalg.norm(at[pairs.rows] - at[pairs.columns], axis=1) > 1.0
+    rows, columns, squares = nodes.steps(step_reach(s2, 2), s2)
+    share = np.exp(-squares / s2)
+    jumps = np.linalg.norm(at[rows] - at[columns], axis=1) > 1.0
     if name.startswith("two"):
-        jumps = at[pairs.rows, 2] != at[pairs.columns, 2]
+        jumps = at[rows, 2] != at[columns, 2]
     assert share[jumps].sum() < 0.003 * share.sum()
 
 
@@ -142,18 +143,18 @@ def test_curves_are_traced(name, n, noise, global_seed):
 def test_several_curves_and_branches(global_seed):
     rng = np.random.default_rng(global_seed)
     circle = Sphere(dim=1).sample(500, seed=rng)
-    two = cloud_space(np.vstack([circle, 2 * circle]))
+    two = space_of(np.vstack([circle, 2 * circle]))
     assert isinstance(two, CurveSpace)
     assert sorted(two.curve.lengths) == pytest.approx([2 * np.pi, 4 * np.pi], rel=0.01)
     cross = np.zeros((1000, 2))
     cross[np.arange(1000), np.arange(1000) % 2] = rng.uniform(-1, 1, 1000)
-    assert not isinstance(cloud_space(cross), CurveSpace)
+    assert not isinstance(space_of(cross), CurveSpace)
 
 
 def test_points_are_nodes_where_no_layout_can_be_trusted(global_seed):
     rng = np.random.default_rng(global_seed)
     for points in (rng.normal(size=(300, 10)), Sphere(dim=4).sample(1500, seed=0), rng.random((20, 3))):
-        space = cloud_space(points)
+        space = space_of(points)
         assert isinstance(space, PointSpace)
         assert np.allclose(np.sort(space.points, axis=0), np.sort(points, axis=0))
 

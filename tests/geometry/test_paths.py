@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from manifoldrf import Graph, Sphere, knn_graph
-from manifoldrf.geometry.paths import farthest_nodes, follows_edges, nearest_sources
+from manifoldrf.geometry.graphs import farthest_nodes, follows_edges, nearest_sources
 
 CLOUD = knn_graph(Sphere().grid(400))
 CHAINS = np.kron(np.eye(3), np.eye(20, k=1) + np.eye(20, k=-1))

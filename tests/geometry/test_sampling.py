@@ -6,8 +6,7 @@ from scipy.spatial.distance import cdist
 
 from manifoldrf import Sphere
 from manifoldrf.geometry import thin
-from manifoldrf.geometry.neighbors import NeighborSearch
-from manifoldrf.geometry.sampling import Sampling, farthest_first
+from manifoldrf.geometry.neighbors import NeighborSearch, Sampling, farthest_first
 
 
 def greedy(points, n):

@@ -35,8 +35,7 @@ from manifoldrf.features.graph_kernel import Teaching, signature_table, warn_of_
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures, shortened
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh, has_repeats, is_doubled
-from manifoldrf.geometry.neighbors import edge_lengths
-from manifoldrf.geometry.sampling import thin
+from manifoldrf.geometry.neighbors import edge_lengths, thin
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
 
 _SCRIPTS = ("matrix", "data", "colours", "camera", "scene", "picking", "state", "interface", "pointer", "main")

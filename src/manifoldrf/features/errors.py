@@ -15,7 +15,7 @@ from manifoldrf.features.feature_map import WalkStep, interpolation_rule
 from manifoldrf.features.graph_kernel import GraphKernel
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.heat import heat_graph
+from manifoldrf.geometry.heat import half_of, heat_graph
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.kernels.named_kernels import shifted
 from manifoldrf.metrics import relative_error
@@ -110,7 +110,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     steps = kernel.graph.n_steps or 0
     fewer: Any = "auto" if steps < 4 else 2 * round(steps / 4)
     with without_warnings(Warning):
-        other = heat_graph(kernel.space.half(), t, n_steps=fewer, n_jobs=n_jobs)
+        other = heat_graph(half_of(kernel.space, n_jobs), t, n_steps=fewer, n_jobs=n_jobs)
         try:
             kernel.stated.resolve(other, kernel.dim)
         except ValueError:  # its steps are too long for the kernel
@@ -120,7 +120,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
         _kernel_between(graph, (graph.degrees if graph.weights is None else graph.weights), kernel, points)
         for graph in (kernel.graph, other)
     )
-    cloud, unseen = getattr(kernel.space, "cloud", None), 0.0  # what half of the data miss as well
+    cloud, unseen = kernel.space.cloud, 0.0  # what half of the data miss as well
     if cloud is not None:
         dropped = cloud.n_outliers / max(1, cloud.n_given)
         unseen = 1.0 if cloud.hollow or not cloud.structured else dropped if dropped > 0.01 else 0.0

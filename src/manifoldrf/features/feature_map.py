@@ -71,7 +71,7 @@ class WalkStep:
     def fused(self) -> tuple[Any, Cells, Any] | None:
         """Extension, cells of the size of its reach and steps, for heat graphs in few coordinates; else None."""
         extension: Any = self.graph.extension
-        steps = extension.fused() if isinstance(extension, HeatExtension) else None
+        steps = extension.nodes.fused(extension.factors) if isinstance(extension, HeatExtension) else None
         cells = None if steps is None else steps.search.cells(extension.radius)
         return None if cells is None else (extension, cells, steps)
 

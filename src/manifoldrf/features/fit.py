@@ -31,10 +31,9 @@ from manifoldrf.features.feature_map import FeatureMap, WalkStep, interpolation_
 from manifoldrf.features.graph_kernel import STEP_SHARE, GraphKernel, Teaching, signature_table
 from manifoldrf.features.graphs import HeatGraph, KnnGraph, MeshGraph, build_graph, function_values
 from manifoldrf.geometry.csr import as_dense
-from manifoldrf.geometry.graphs import Graph
+from manifoldrf.geometry.graphs import Graph, farthest_nodes, nearest_sources
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.paths import farthest_nodes, nearest_sources
-from manifoldrf.geometry.sampling import thin
+from manifoldrf.geometry.neighbors import thin
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
 from manifoldrf.kernels.named_kernels import HeatKernel, shifted
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel

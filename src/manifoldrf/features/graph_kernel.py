@@ -17,7 +17,7 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.model_spaces import AbstractBall
-from manifoldrf.geometry.sampling import Sampling
+from manifoldrf.geometry.neighbors import Sampling
 from manifoldrf.geometry.spaces import AbstractSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.signatures import Exact, choose_form, compute_signatures, row_memory

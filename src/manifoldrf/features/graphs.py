@@ -21,13 +21,12 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
-from manifoldrf.geometry.cleaning import check_noise, estimate_dimension
+from manifoldrf.geometry.cleaning import check_noise
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import check_steps, heat_graph, space_of
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import NeighborSearch
-from manifoldrf.geometry.sampling import Sampling
+from manifoldrf.geometry.neighbors import NeighborSearch, Sampling, estimate_dimension
 from manifoldrf.geometry.spaces import AbstractSpace, PointSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
 from manifoldrf.kernels.named_kernels import HeatKernel
@@ -201,8 +200,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
 
 def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n_jobs: int) -> BuiltGraph:
     """A heat graph of the time that the kernel asks for."""
-    cloud = getattr(space, "cloud", None)
-    notes = [] if cloud is None else [("cloud", str(cloud))]
+    notes = [] if space.cloud is None else [("cloud", str(space.cloud))]
     if space.n_known < space.dim + 2:
         reject("X", f"at least {space.dim + 2} rows to fill a space of dimension {space.dim}", f"{space.n_known}")
     if kernel is None:

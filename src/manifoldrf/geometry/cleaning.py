@@ -27,8 +27,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.csr import components_of
-from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.neighbors import NeighborSearch, around, loneliness, search_of
+from manifoldrf.geometry.neighbors import NeighborSearch, around, estimate_dimension, loneliness
 from manifoldrf.geometry.patches import (
     MOST_NEIGHBORS,
     PER_COEFFICIENT,
@@ -41,7 +40,7 @@ from manifoldrf.geometry.patches import (
     patch_offsets,
 )
 
-__all__ = ["CleanCloud", "clean_cloud", "estimate_dimension"]
+__all__ = ["CleanCloud", "clean_cloud"]
 
 MOST_DIMS = 5  # patches of more dimensions need too many coefficients
 # Of a larger cloud a random part is examined; a smaller one in many coordinates, where searches are slow.
@@ -111,56 +110,6 @@ class CleanCloud:
         if self.n_outliers:
             parts.append(f"{self.n_outliers} of {self.n_given} points left out as outliers")
         return "; ".join(parts)
-
-
-def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractManifold | None = None) -> int:
-    """Estimate the dimension of the space that the points fill.
-
-    A ball around a point of a space of dimension d holds a number of points that grows like radius^d, so
-    log(24 / 6) / d is the mean of log(r_24 / r_6), with r_k the distance to the k-th neighbour. Noise fills all
-    coordinates at such small distances; :func:`.clean_cloud` recognises it.
-
-    Parameters
-    ----------
-    points : array-like of shape (n, D)
-        At least three points; a NeighborSearch over them is used unchanged.
-    metric : AbstractManifold, optional
-        Measure distances along this manifold.
-
-    Returns
-    -------
-    dim : int
-        In [1, D]. Reliable to about 5 dimensions from a few thousand points; above that, finite samples
-        make every estimate too low.
-
-    Examples
-    --------
-    >>> from manifoldrf import Sphere
-    >>> from manifoldrf.geometry import estimate_dimension
-    >>> estimate_dimension(Sphere().sample(2000, seed=0))
-    2
-    """
-    search = search_of(points, metric, None, min_rows=3)
-    inner, outer, growth = _radii(search)
-    if (inner == 0).any():  # duplicates hide how a neighbourhood grows
-        search = NeighborSearch(np.unique(search.points, axis=0), search.metric)
-        if len(search.points) < 3:
-            return 1
-        inner, outer, growth = _radii(search)
-    grown = (inner > 0) & (outer > inner)  # equal rings carry no information
-    if not grown.any():
-        return 1
-    found = np.log(growth) / np.log(outer[grown] / inner[grown]).mean()
-    return int(np.clip(np.rint(found), 1, search.points.shape[1]))
-
-
-def _radii(search: NeighborSearch) -> tuple[FloatArray, FloatArray, float]:
-    """Radii of a small and a large neighbourhood of some nodes, and the ratio of their numbers of points."""
-    n = len(search.points)
-    far = min(24, n - 1)
-    near = max(1, far // 4)
-    radii = search.knn(search.points[:: max(1, n // 2000)], far + 1)[0]  # the node itself comes first
-    return radii[:, near], radii[:, far], far / near
 
 
 def check_noise(noise_std: Any) -> None:

@@ -13,11 +13,11 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
-from manifoldrf._validation import FloatArray, IntArray, check_finite
+from manifoldrf._validation import FloatArray, IntArray, check_finite, reject
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_shape, components_of
-from manifoldrf.geometry.neighbors import Pairs
-from manifoldrf.geometry.sampling import farthest_first
+from manifoldrf.geometry.neighbors import farthest_first
+from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps
 
 
 @stored
@@ -51,7 +51,7 @@ class Curve:
         for name in ("places", "arcs", "lengths"):
             check_finite(getattr(self, name), name)
         if not (k and self.pieces.min() >= 0 and self.pieces.max() < c):
-            raise ValueError("`pieces` must hold numbers of curves.")
+            reject("pieces", "numbers of curves", "others")
 
     @cached_property
     def _tree(self) -> cKDTree:
@@ -154,10 +154,10 @@ def _resampled(x: FloatArray, gaps: FloatArray, project: Any) -> tuple[FloatArra
     return arc, x, closed
 
 
-def line_pairs(
+def line_steps(
     arcs: FloatArray, pieces: IntArray, node_arcs: FloatArray, node_pieces: IntArray, curve: Curve, radius: float
-) -> Pairs:
-    """Pairs of places and nodes along curves within a radius, with squared lengths.
+) -> Steps:
+    """Steps from places to nodes along curves within a radius.
 
     Closed curves are wound around, and at the ends of others heat turns back: nodes have images there.
     """
@@ -183,4 +183,84 @@ def line_pairs(
     counts = high - low
     rows = np.repeat(np.arange(len(at)), counts)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(low, counts)
-    return Pairs(rows, node[within], (line[within] - at[rows]) ** 2)
+    return Steps(rows, node[within], (line[within] - at[rows]) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
+class CurveSpace(AbstractSpace):
+    """Curves through a cloud."""
+
+    points: FloatArray
+    cloud: CleanCloud
+    curve: Curve
+    dim: int = 1
+
+    @property
+    def volume(self) -> float:  # type: ignore[override]
+        """Length of all curves."""
+        return float(self.curve.lengths.sum())
+
+    def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
+        """Even nodes by arc length."""
+        del n_jobs
+        self._check_count(s2, spacing)
+        arcs, pieces, volumes = [], [], []
+        for piece, length in enumerate(self.curve.lengths):
+            n = max(8, int(np.ceil(length / spacing)))
+            arcs.append((np.arange(n) + 0.5) * length / n)
+            pieces.append(np.full(n, piece))
+            volumes.append(np.full(n, length / n))
+        places = np.concatenate(arcs), np.concatenate(pieces)
+        surface = self.cloud.surface if self.cloud.noise_std else None
+        at = self.curve.at(*places) @ self.cloud.axes.T + self.cloud.origin
+        return CurveNodes(
+            at, *places, np.concatenate(volumes), self.curve, self.cloud.origin, self.cloud.axes, surface
+        )
+
+
+@stored
+@dataclass(frozen=True, eq=False)
+class CurveNodes(AbstractNodes):
+    """Nodes along curves.
+
+    Attributes
+    ----------
+    points : array of shape (n, D)
+    arcs : array of shape (n,)
+    pieces : int array of shape (n,)
+    volumes : array of shape (n,)
+        Lengths.
+    curve : Curve
+    origin, axes : arrays of shape (D,) and (D, r)
+        Coordinates of the curve.
+    surface : LocalSurface, optional
+        Onto which noisy points are moved.
+    """
+
+    points: FloatArray
+    arcs: FloatArray
+    pieces: IntArray
+    volumes: FloatArray
+    curve: Curve
+    origin: FloatArray
+    axes: FloatArray
+    surface: Any = None
+    dim: int = 1
+
+    def __post_init__(self) -> None:
+        n = len(self.points)
+        for name in ("arcs", "pieces", "volumes"):
+            check_shape(name, getattr(self, name), (n,))
+        if n and not (self.pieces.min() >= 0 and self.pieces.max() < len(self.curve.lengths)):
+            reject("pieces", "numbers of curves", int(self.pieces.max()))
+
+    def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
+        """Steps between nodes along the curves."""
+        del s2, n_jobs
+        return line_steps(self.arcs, self.pieces, self.arcs, self.pieces, self.curve, radius)
+
+    def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
+        """Steps from the nearest points of the curves."""
+        del s2
+        inside = z if self.axes.shape[0] == self.axes.shape[1] else (z - self.origin) @ self.axes
+        return line_steps(*self.curve.locate(inside, n_jobs), self.arcs, self.pieces, self.curve, radius)

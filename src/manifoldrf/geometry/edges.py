@@ -13,8 +13,8 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._validation import FloatArray, IntArray, check_finite
 from manifoldrf.geometry.csr import check_shape, components_of
+from manifoldrf.geometry.neighbors import farthest_first
 from manifoldrf.geometry.patches import LocalSurface
-from manifoldrf.geometry.sampling import farthest_first
 
 _SAME_FACE = 0.8  # cosines between normals
 _OTHER_FACE = {2: 0.7, 3: 0.5}  # by dimension: of three, normals at corners are less exact

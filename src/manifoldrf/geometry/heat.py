@@ -6,7 +6,7 @@ so volumes with G mu = (pi s2)^(d/2) at every node are a quadrature. Nodes are e
 beyond an edge, so a few rounds of mu <- mu mass / (G mu) find them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,21 @@ from scipy import sparse
 
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
+from manifoldrf._random import generator
 from manifoldrf._runtime import one_blas_thread, warn_user
-from manifoldrf._validation import POSITIVE, FloatArray, check_integer, check_jobs, check_points, check_real, reject
+from manifoldrf._validation import (
+    POSITIVE,
+    FloatArray,
+    check_integer,
+    check_jobs,
+    check_points,
+    check_real,
+    check_spread,
+    reject,
+)
+from manifoldrf.geometry.cleaning import CleanCloud, clean_cloud
 from manifoldrf.geometry.csr import check_amounts, make_csr, scaled_both_ends
+from manifoldrf.geometry.curves import CurveSpace, trace_curves
 from manifoldrf.geometry.graphs import (
     DROP_THEM,
     AbstractExtension,
@@ -26,11 +38,19 @@ from manifoldrf.geometry.graphs import (
     check_positive_float,
     report_problems,
 )
+from manifoldrf.geometry.layout import CloudSpace
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.mesh_space import MeshSpace
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.nodes import AbstractNodes
-from manifoldrf.geometry.spaces import AbstractSpace, ManifoldSpace, cloud_space
+from manifoldrf.geometry.neighbors import estimate_dimension, thin
+from manifoldrf.geometry.spaces import (
+    MOST_NODES,
+    AbstractNodes,
+    AbstractSpace,
+    ManifoldSpace,
+    PointSpace,
+    step_reach,
+)
 
 __all__ = ["heat_graph"]
 
@@ -53,22 +73,81 @@ def space_of(  # noqa: C901  (the one place that tells kinds of input apart)
     if metric is not None and not isinstance(metric, AbstractManifold):
         reject("metric", "None or a manifold", repr(metric), TypeError)
     if isinstance(X, TriangleMesh | AbstractManifold):
-        if noise_std not in ("auto", 0):
-            reject("noise_std", "'auto' or 0 for meshes and manifolds", noise_std)
-        if volumes is not None:
-            reject("volumes", "None for meshes and manifolds", "an array")
-    if isinstance(X, TriangleMesh):
-        if metric is not None:
-            reject("metric", "None on a mesh, where steps follow the surface", repr(metric))
-        if dim not in (None, 2):
-            reject("dim", "2 or None on a mesh", dim)
-        return MeshSpace(X)
-    if isinstance(X, AbstractManifold):
-        return ManifoldSpace(X, metric or (X if X._steps_along_distance else None), n_jobs)
-    points = check_points(X, min_rows=2)
+        return _exact_space(X, dim, metric, noise_std, volumes, n_jobs)
+    points = np.array(check_points(X, min_rows=2), order="C")  # a copy: the user may change the original later
+    check_spread(points, "X")
+    if dim is not None:
+        check_integer(dim, "dim", 1, points.shape[1])
+    if not np.ptp(points, axis=0).any():
+        reject("X", "mostly at distinct positions", "one place")
     if volumes is not None:
         volumes = check_volumes(volumes, len(points))
-    return cloud_space(points, dim=dim, metric=metric, noise_std=noise_std, volumes=volumes, n_jobs=n_jobs)
+    if metric is not None:
+        if dim not in (None, metric.dim):
+            reject("dim", f"that of the metric, {metric.dim}, or None", dim)
+        return PointSpace(metric.check(points, "X"), metric.dim, metric, volumes, n_jobs)
+    if volumes is not None or len(points) < 3:
+        found = dim or (estimate_dimension(points) if volumes is not None else 1)
+        return PointSpace(points, found, None, volumes, n_jobs)
+    cloud = clean_cloud(points, noise_std=noise_std, dim=dim, n_jobs=n_jobs)
+    if cloud.n_outliers > 0.01 * cloud.n_given:
+        warn_user(
+            f"{cloud.n_outliers} of {cloud.n_given} points were left out as outliers (remedy: drop them before, or "
+            "HeatGraph(noise_std=0) to keep them)."
+        )
+    if cloud.hollow:
+        warn_user(
+            f"The points lie about {cloud.noise_std:.2g} to both sides of a surface, as those of walls do that are "
+            "thin for the distance between points: both sides are taken for one (remedy: more points, or a mesh)."
+        )
+    return _space_through(cloud, n_jobs)
+
+
+def _exact_space(
+    X: Any, dim: int | None, metric: AbstractManifold | None, noise_std: Any, volumes: Any, n_jobs: int
+) -> AbstractSpace:
+    """The space of a mesh or a named manifold."""
+    if noise_std not in ("auto", 0):
+        reject("noise_std", "'auto' or 0 for meshes and manifolds", noise_std)
+    if volumes is not None:
+        reject("volumes", "None for meshes and manifolds", "an array")
+    if isinstance(X, AbstractManifold):
+        return ManifoldSpace(X, metric or (X if X._steps_along_distance else None), n_jobs)
+    if metric is not None:
+        reject("metric", "None on a mesh, where steps follow the surface", repr(metric))
+    if dim not in (None, 2):
+        reject("dim", "2 or None on a mesh", dim)
+    return MeshSpace(X)
+
+
+def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
+    """Curves, a surface or a solid through cleaned points; the points themselves where no layout can be trusted."""
+    if cloud.structured and cloud.dim == 1:
+        curve = trace_curves(cloud, n_jobs)
+        if curve is not None:
+            return CurveSpace(cloud.points, cloud, curve)
+    if cloud.structured and 1 < cloud.dim <= 3 and len(cloud.points) >= 60:
+        return CloudSpace(cloud.points, cloud.dim, cloud, n_jobs)
+    places = cloud.points @ cloud.axes.T + cloud.origin
+    if len(places) > MOST_NODES:
+        places = places[thin(places, MOST_NODES // 2)]
+    return PointSpace(np.ascontiguousarray(places), cloud.dim, None, None, n_jobs, cloud)
+
+
+def half_of(space: AbstractSpace, n_jobs: int) -> AbstractSpace:
+    """The space as half of the data show it, for an estimate of the error; itself if it is known exactly.
+
+    Half of a cloud keeps the dimension and the noise of the whole, which few points may not show.
+    """
+    cloud = space.cloud
+    if cloud is None or isinstance(space, PointSpace):
+        return space
+    n = len(cloud.raw)
+    kept = n // 2 if n >= 400 else 3 * n // 4  # half of few points does not show the space
+    some = np.sort(generator(0, "cloud.half").permutation(n)[:kept])
+    half = clean_cloud(cloud.raw[some], noise_std=cloud.noise_std, dim=cloud.dim, n_jobs=n_jobs)
+    origin, axes = cloud.origin + cloud.axes @ half.origin, cloud.axes @ half.axes
+    return _space_through(replace(half, origin=origin, axes=axes), n_jobs)
 
 
 def check_volumes(volumes: ArrayLike, n: int) -> FloatArray:
@@ -138,14 +217,8 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     check_steps(n_steps)
     if n_nodes != "auto":
         check_integer(n_nodes, "n_nodes", 16)
-    options: dict[str, Any] = {
-        "dim": dim,
-        "metric": metric,
-        "noise_std": noise_std,
-        "volumes": volumes,
-        "n_jobs": threads,
-    }
-    space = space_of(as_space(points, "points"), **options)
+    known = as_space(points, "points")
+    space = space_of(known, dim=dim, metric=metric, noise_std=noise_std, volumes=volumes, n_jobs=threads)
     if time > 25 * space.extent2:
         reject("t", f"at most {25 * space.extent2:g} here (heat is spread evenly long before)", f"{t:g}")
     count = None if isinstance(n_nodes, str) else int(n_nodes)
@@ -156,10 +229,9 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     spacing = space.spacing(flat) if count is None else (space.volume / count) ** (1 / space.dim)
     nodes = space.layout(flat, spacing, threads)
     s2 = nodes.bandwidth(time / steps)
-    radius = nodes.reach(s2)
-    n = len(nodes.points)
-    pairs = nodes.pairs(radius, s2, threads)
-    gaussian = sparse.coo_array((np.exp(-pairs.distances / s2), (pairs.rows, pairs.columns)), shape=(n, n)).tocsr()
+    radius, n = step_reach(s2, nodes.dim), len(nodes.points)
+    rows, columns, squares = nodes.steps(radius, s2, threads)
+    gaussian = sparse.coo_array((np.exp(-squares / s2), (rows, columns)), shape=(n, n)).tocsr()
     gaussian = ((gaussian + gaussian.T) / 2).tocsr()  # curvature is measured at one end
     gaussian.sort_indices()
     mu = nodes.volumes
@@ -244,20 +316,12 @@ class HeatExtension(AbstractExtension):
 
     def affinities(self, queries: FloatArray) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
-        pairs = self.nodes.pairs_from(queries, self.radius, self.bandwidth)
-        indptr = np.searchsorted(pairs.rows, np.arange(len(queries) + 1))
-        values = pairs.distances.copy()
-        loops.heat_steps(indptr, pairs.columns, self.factors, self.weights, self.bandwidth, values)
-        found = make_csr(values, pairs.columns, indptr, len(self.weights))
+        rows, nodes, values = self.nodes.steps_from(queries, self.radius, self.bandwidth)
+        indptr = np.searchsorted(rows, np.arange(len(queries) + 1))
+        loops.heat_steps(indptr, nodes, self.factors, self.weights, self.bandwidth, values)  # in place of squares
+        found = make_csr(values, nodes, indptr, len(self.weights))
         found.sum_duplicates()  # a node and its images
         return found
-
-    def fused(self) -> Any:
-        """What a fused step needs: points of nodes and images, the node and factor of each, frames and curvature.
-
-        None where steps need more than straight lines and curvature.
-        """
-        return self.nodes.fused(self.factors)
 
     def place(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Where points are on the space."""
@@ -270,4 +334,4 @@ class HeatExtension(AbstractExtension):
 
     def whole_mesh(self) -> TriangleMesh | None:
         """The mesh that the nodes are on, if there is one."""
-        return self.nodes.mesh()
+        return self.nodes.mesh

@@ -21,15 +21,51 @@ from manifoldrf._runtime import map_threads, quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, reject
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
-from manifoldrf.geometry.edges import Edge
-from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, balls_along_edges, without_self
-from manifoldrf.geometry.nodes import AbstractNodes, FusedSteps, step_reach
+from manifoldrf.geometry.edges import Edge, find_edge
+from manifoldrf.geometry.neighbors import (
+    NeighborSearch,
+    Pairs,
+    Sampling,
+    balls_along_edges,
+    farthest_first,
+    without_self,
+)
 from manifoldrf.geometry.patches import LocalSurface, fit_patches, patch_tangents
-from manifoldrf.geometry.sampling import farthest_first
+from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
 _PUSHED_BY = {1: 4, 2: 12, 3: 24}  # nearest nodes that push, by dimension
 _CLOSEST = 0.75  # no two nodes are laid out closer than this share of the spacing
 _ROUNDS = 10  # in which nodes push each other apart; 8 to 30 give the same kernels
+
+
+@dataclass(frozen=True, eq=False)
+class CloudSpace(AbstractSpace):
+    """A cleaned cloud of two or three dimensions."""
+
+    points: FloatArray
+    dim: int
+    cloud: CleanCloud
+    n_jobs: int = 1
+
+    @cached_property
+    def volume(self) -> float:  # type: ignore[override]
+        """From the density of the points."""
+        return Sampling.of_cloud(NeighborSearch(self.points, None, self.n_jobs), self.dim, "X").volume
+
+    @cached_property
+    def curvature(self) -> float:  # type: ignore[override]
+        """Of the surface around the points; a tenth of them are where it is larger, as on a small part."""
+        surface = self.cloud.surface
+        return 0.0 if surface is None else float(1 / np.quantile(surface.radii(self.points), 0.1))
+
+    def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
+        """Even nodes on the surface through the points."""
+        self._check_count(s2, spacing)
+        cloud, points, dim = self.cloud, self.points, self.dim
+        edge = find_edge(points, cloud.surface, dim, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
+        # Random close packings are looser than lattices: so many times the spacing gives the same density.
+        places = even_points(points, cloud.surface, edge, dim, {2: 1.07, 3: 1.12}[dim] * spacing, n_jobs)
+        return EvenNodes.of(places, edge, cloud, s2, spacing, n_jobs)
 
 
 def even_points(
@@ -165,7 +201,7 @@ class EvenNodes(AbstractNodes):
             cloud.axes,
             cloud.surface if cloud.noise_std else None,
         )
-        return replace(nodes, layers=find_layers(points, nodes.reach(s2), s2, n_jobs) if r > dim else None)
+        return replace(nodes, layers=find_layers(points, step_reach(s2, dim), s2, n_jobs) if r > dim else None)
 
     @cached_property
     def points(self) -> FloatArray:  # type: ignore[override]
@@ -216,18 +252,15 @@ class EvenNodes(AbstractNodes):
 
     def mass(self, s2: float) -> FloatArray:
         """Integral of a Gaussian step over the space at each node; images take up what would leave it."""
-        flat = self.flat_mass(s2)
-        if not len(self.ricci):
-            return np.full(len(self.inner), flat)
-        scalar = np.einsum("naa->n", self.ricci)
-        return np.asarray(flat * np.clip(1 - scalar * s2 / 24, 0.5, 1.5))
+        flat = super().mass(s2)
+        return flat * np.clip(1 - np.einsum("naa->n", self.ricci) * s2 / 24, 0.5, 1.5) if len(self.ricci) else flat
 
-    def pairs(self, radius: float, s2: float, n_jobs: int = 1) -> Pairs:
-        """Pairs of nodes that one step joins; several for a pair where a step goes to an image, too."""
+    def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
+        """Steps between nodes; several for a pair where a step goes to an image, too."""
         found = self._steps(self.inner, np.arange(len(self.inner)), radius, s2, n_jobs)
         return found if self.layers is None else self.layers.cut(found)
 
-    def pairs_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Pairs:
+    def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """The same from points of the space to nodes."""
         inside = self.inside(z)
         nearest = np.zeros(len(z), np.int64)
@@ -240,7 +273,7 @@ class EvenNodes(AbstractNodes):
     def _tree(self) -> cKDTree:
         return cKDTree(self.inner)
 
-    def _steps(self, z: FloatArray, at: IntArray, radius: float, s2: float, n_jobs: int) -> Pairs:
+    def _steps(self, z: FloatArray, at: IntArray, radius: float, s2: float, n_jobs: int) -> Steps:
         found = self.search.within(z, radius)
         squares = found.distances**2
         if len(self.frames):
@@ -248,7 +281,7 @@ class EvenNodes(AbstractNodes):
             spans = pairwise([*range(0, len(squares), 2**16), len(squares)])
             quick_map(lambda span: loops.bend_squares(*given, *span), spans, n_jobs)
         squares -= s2 * np.log(self.rooms[found.columns])
-        return Pairs(found.rows, self.node_of[found.columns], squares)
+        return Steps(found.rows, self.node_of[found.columns], squares)
 
 
 @stored
@@ -271,28 +304,28 @@ class Layers:
         n = len(self.search.points)
         check_csr("joined", self.joined, (n, n))
 
-    def cut(self, pairs: Pairs) -> Pairs:
-        """The pairs without those between layers."""
-        keep = np.asarray(self.joined[pairs.rows, pairs.columns]).ravel() > 0
-        return Pairs(pairs.rows[keep], pairs.columns[keep], pairs.distances[keep])
+    def cut(self, steps: Steps) -> Steps:
+        """The steps without those between layers."""
+        keep = np.asarray(self.joined[steps.rows, steps.nodes]).ravel() > 0
+        return Steps(steps.rows[keep], steps.nodes[keep], steps.squares[keep])
 
-    def cut_from(self, z: FloatArray, pairs: Pairs, s2: float) -> Pairs:
+    def cut_from(self, z: FloatArray, steps: Steps, s2: float) -> Steps:
         """The same from points. A node joined to a share of the nodes nearest to a point counts as farther away.
 
         Steps therefore fade out where a point moves from one layer to another.
         """
-        if not len(pairs.rows):  # an empty selection of a sparse matrix is sparse
-            return pairs
+        if not len(steps.rows):  # an empty selection of a sparse matrix is sparse
+            return steps
         n = len(self.search.points)
         k = min(6, n - 1)
         distances, near = self.search.knn(z, k + 1)
         votes = np.maximum(1 - distances[:, :k] / np.maximum(distances[:, k:], 1e-300), 0.0) ** 2 + 1e-12
         votes /= votes.sum(axis=1, keepdims=True)
         voters = make_csr(votes.ravel(), near[:, :k].ravel(), k * np.arange(len(z) + 1), n)
-        share = np.asarray((voters @ self.joined).tocsr()[pairs.rows, pairs.columns]).ravel()
+        share = np.asarray((voters @ self.joined).tocsr()[steps.rows, steps.nodes]).ravel()
         keep = share > 1e-3
-        squares = pairs.distances[keep] - s2 * np.log(np.minimum(share[keep], 1.0))
-        return Pairs(pairs.rows[keep], pairs.columns[keep], squares)
+        squares = steps.squares[keep] - s2 * np.log(np.minimum(share[keep], 1.0))
+        return Steps(steps.rows[keep], steps.nodes[keep], squares)
 
 
 def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> Layers | None:

@@ -14,10 +14,8 @@ from manifoldrf._validation import FloatArray, IntArray, check_finite, check_spr
 from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
 from manifoldrf.geometry.edges import Edge
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import NeighborSearch, Pairs, balls_along_edges, edge_lengths
-from manifoldrf.geometry.nodes import AbstractNodes, step_reach
-from manifoldrf.geometry.sampling import farthest_first
-from manifoldrf.geometry.spaces import AbstractSpace
+from manifoldrf.geometry.neighbors import NeighborSearch, balls_along_edges, edge_lengths, farthest_first
+from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps, step_reach
 
 # Paths along mesh edges zigzag: they are up to about this much longer than the shortest paths of the surface.
 # On an even sphere mesh 1.4 loses no accuracy and 1.3 loses a third of it; larger values join neighbouring folds.
@@ -32,6 +30,7 @@ class MeshSpace(AbstractSpace):
 
     mesh: TriangleMesh
     dim: int = 2
+    cloud = None
 
     def __post_init__(self) -> None:
         check_spread(self.mesh.vertices, "X")
@@ -39,19 +38,14 @@ class MeshSpace(AbstractSpace):
             reject("X", "a mesh with area", "degenerate faces only")
 
     @property
-    def n_known(self) -> int:
-        """Number of vertices."""
-        return self.mesh.n_vertices
+    def points(self) -> FloatArray:  # type: ignore[override]
+        """The vertices."""
+        return self.mesh.vertices
 
     @property
-    def volume(self) -> float:
+    def volume(self) -> float:  # type: ignore[override]
         """Area."""
         return float(self.mesh.area)
-
-    @property
-    def extent2(self) -> float:
-        """Squared diagonal of a box with the variance of the space, whatever its direction."""
-        return float(12 * self.mesh.vertices.var(axis=0).sum())
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
         """As many steps as 4000 nodes allow, and at least 12; even."""
@@ -232,29 +226,21 @@ class MeshNodes(AbstractNodes):
         """Over the nodes, then their images."""
         return NeighborSearch(np.ascontiguousarray(np.vstack([self.points, self.images])))
 
-    def mesh(self) -> TriangleMesh:
+    @property
+    def mesh(self) -> TriangleMesh:  # type: ignore[override]
         """The mesh."""
         return self.surface_mesh
 
-    def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
-        """Points of the surface."""
-        del n_jobs
-        return z
-
-    def mass(self, s2: float) -> FloatArray:
-        """Integral of a Gaussian step; images take up what would leave the surface."""
-        return np.full(len(self.points), self.flat_mass(s2))
-
-    def pairs(self, radius: float, s2: float, n_jobs: int = 1) -> Pairs:
-        """Pairs of nodes along the surface."""
+    def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
+        """Steps between nodes along the surface; images take up what would leave it."""
         del n_jobs
         return self._steps(self.points, self.detours, radius, s2)
 
-    def pairs_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Pairs:
-        """Pairs of the nearest points of the surface and nodes, through the corners of the face of a point."""
+    def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
+        """Steps from the nearest points of the surface, through the corners of the face of a point."""
         del n_jobs
         if not len(z):
-            return Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+            return Steps(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         nearest = self.surface_mesh.closest_points(z)
         corners = self.owners[self.surface_mesh.faces[nearest.faces]]  # (q, 3)
         shares = np.maximum(nearest.barycentric, 1e-6)
@@ -266,14 +252,14 @@ class MeshNodes(AbstractNodes):
         longer.data = longer.data / reached.data  # the mean over corners from which a node is reached
         return self._steps(nearest.points, longer.tocsr(), radius, s2)
 
-    def _steps(self, z: FloatArray, detours: Any, radius: float, s2: float) -> Pairs:
+    def _steps(self, z: FloatArray, detours: Any, radius: float, s2: float) -> Steps:
         found = self.search.within(np.ascontiguousarray(z), radius)
         if not len(found.rows):  # an empty selection of a sparse matrix is sparse
-            return found
+            return Steps(*found)
         n = len(self.points)
         node = np.concatenate([np.arange(n), self.own])[found.columns]
         longer = np.asarray(detours[found.rows, node]).ravel()
         distances = found.distances + (longer - 1) * self.radius
         keep = (longer > 0) & (distances <= radius)
         room = np.concatenate([np.ones(n), self.room])[found.columns]
-        return Pairs(found.rows[keep], node[keep], distances[keep] ** 2 - s2 * np.log(room[keep]))
+        return Steps(found.rows[keep], node[keep], distances[keep] ** 2 - s2 * np.log(room[keep]))

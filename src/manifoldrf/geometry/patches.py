@@ -14,8 +14,7 @@ from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, quick_map
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_finite, check_real, reject
 from manifoldrf.geometry.csr import check_shape
-from manifoldrf.geometry.neighbors import NeighborSearch, around, loneliness
-from manifoldrf.geometry.sampling import farthest_points
+from manifoldrf.geometry.neighbors import NeighborSearch, around, farthest_points, loneliness
 
 PER_COEFFICIENT = 3.0  # effective neighbours for each coefficient of a patch
 MOST_NEIGHBORS = 400  # that a patch is fitted to
