@@ -34,8 +34,6 @@ class Edge:
         Outward, tangential to the space.
     along : array of shape (e, dim - 1, D)
         Orthonormal directions along the edge.
-    bends : array of shape (e,)
-        Mean curvature of the edge within the space, positive where the space is convex.
     dim : int
         Dimension of the space.
     surface : LocalSurface, optional
@@ -45,22 +43,20 @@ class Edge:
     places: FloatArray
     normals: FloatArray
     along: FloatArray
-    bends: FloatArray
     dim: int
     surface: LocalSurface | None = None
 
     def __post_init__(self) -> None:
         check_shape("normals", self.normals, self.places.shape)
         check_shape("along", self.along, (len(self.places), self.dim - 1, self.places.shape[1]))
-        check_shape("bends", self.bends, (len(self.places),))
-        for name in ("places", "normals", "along", "bends"):
+        for name in ("places", "normals", "along"):
             check_finite(getattr(self, name), name)
 
     @classmethod
     def none(cls, dim: int, n_coordinates: int) -> "Edge":
         """No edge."""
         nothing = np.zeros((0, n_coordinates))
-        return cls(nothing, nothing, np.zeros((0, dim - 1, n_coordinates)), np.zeros(0), dim)
+        return cls(nothing, nothing, np.zeros((0, dim - 1, n_coordinates)), dim)
 
     @cached_property
     def _tree(self) -> cKDTree:
@@ -113,11 +109,8 @@ class Edge:
             free &= cosines < _OTHER_FACE[self.dim]
         return depths, normals
 
-    def images(self, nodes: FloatArray, reach: float) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Mirror images of nodes in the faces near them, the node of each, and its weight.
-
-        Beyond a curved edge there is more or less room than inside it: (1 + b k) / (1 - b k) at the distance b.
-        """
+    def images(self, nodes: FloatArray, reach: float) -> tuple[FloatArray, IntArray]:
+        """Mirror images of nodes in the faces near them, and the node of each."""
         depths, normals = self.faces(nodes, reach)
         images = [(nodes, np.arange(len(nodes)))]
         for face in range(depths.shape[1]):
@@ -128,11 +121,8 @@ class Edge:
                     on_face = nodes[j] + depths[j, face][:, None] * normals[j, face]
                     beyond = np.einsum("nd,nd->n", places[here] - on_face, normals[j, face])
                     images.append((places[here] - 2 * beyond[:, None] * normals[j, face], j))
-        if len(images) == 1:
-            return nodes[:0], np.zeros(0, np.int64), np.zeros(0)
-        places, own = (np.concatenate(part) for part in zip(*images[1:], strict=True))
-        bent = depths.min(axis=1)[own] * self.bends[self._tree.query(nodes[own])[1]]
-        return places, own, np.clip((1 + bent) / np.maximum(1 - bent, 0.2), 0.5, 2.5)
+        places, own = (np.concatenate(part)[len(nodes) :] for part in zip(*images, strict=True))
+        return places, own
 
     def inside(self, z: FloatArray, reach: float, margin: float) -> FloatArray:
         """Points, those closer to a face than the margin moved inwards by at most the reach."""
@@ -304,7 +294,4 @@ def _smooth_edge(places: FloatArray, normals: FloatArray, radii: FloatArray, spa
     matrix[:, inner, inner] += 1e-3 * weights.sum(axis=1)[:, None]
     fit = np.linalg.solve(matrix, np.einsum("ck,cka,ck->ca", weights, terms, heights)[..., None])[..., 0]
     normal = N - np.einsum("ca,cad->cd", fit[:, 1 : 1 + across] / width, axes)
-    bends = -2 * fit[:, 1 + across :][:, first == second].sum(axis=1) / width[:, 0] ** 2
-    around = cKDTree(at).query(at, min(9, len(at)))[1].reshape(len(at), -1)
-    normal /= _lengths(normal)
-    return Edge(at + fit[:, :1] * N, normal, axes, np.median(bends[around], axis=1), dim)
+    return Edge(at + fit[:, :1] * N, normal / _lengths(normal), axes, dim)

@@ -140,8 +140,6 @@ class EvenNodes(AbstractNodes):
         Mirror images of nodes beyond the edge.
     own : int array of shape (g,)
         The node of each image.
-    room : array of shape (g,)
-        Weight of each image.
     frames : array of shape (n, r, dim)
         Tangents at the nodes; empty where the space is flat.
     ricci : array of shape (n, dim, dim)
@@ -158,7 +156,6 @@ class EvenNodes(AbstractNodes):
     dim: int
     images: FloatArray
     own: IntArray
-    room: FloatArray
     frames: FloatArray
     ricci: FloatArray
     origin: FloatArray
@@ -170,19 +167,16 @@ class EvenNodes(AbstractNodes):
     def __post_init__(self) -> None:
         (n, r), g, d = self.inner.shape, len(self.own), self.dim
         check_shape("images", self.images, (g, r))
-        check_shape("room", self.room, (g,))
         check_shape("axes", self.axes, (len(self.origin), r))
         if len(self.frames):
             check_shape("frames", self.frames, (n, r, d))
             check_shape("ricci", self.ricci, (n, d, d))
-        for name in ("inner", "images", "room", "frames", "origin", "axes"):
+        for name in ("inner", "images", "frames", "origin", "axes"):
             check_finite(getattr(self, name), name)
         if not np.isfinite(self.ricci).all():  # one over a squared length, which may be huge
             reject("ricci", "finite", "others")
         if g and not (self.own.min() >= 0 and self.own.max() < n):
             reject("own", "positions of nodes", int(self.own.max()))
-        if g and not (self.room > 0).all():
-            reject("room", "positive", float(self.room.min()))
 
     @classmethod
     def of(cls, points: FloatArray, edge: Edge, cloud: CleanCloud, s2: float, spacing: float, n_jobs: int) -> Self:
@@ -239,16 +233,11 @@ class EvenNodes(AbstractNodes):
         """Node of each node and image."""
         return np.concatenate([np.arange(len(self.inner)), self.own])
 
-    @cached_property
-    def rooms(self) -> FloatArray:
-        """Weight of each node and image."""
-        return np.concatenate([np.ones(len(self.inner)), self.room])
-
     def fused(self, factors: FloatArray) -> FusedSteps | None:
         """Arrays of steps, except between layers."""
         if self.layers is not None:
             return None
-        return FusedSteps(self.search, self.node_of, factors[self.node_of] * self.rooms, self.frames, self.ricci)
+        return FusedSteps(self.search, self.node_of, factors[self.node_of], self.frames, self.ricci)
 
     def mass(self, s2: float) -> FloatArray:
         """Integral of a Gaussian step over the space at each node; images take up what would leave it."""
@@ -280,7 +269,6 @@ class EvenNodes(AbstractNodes):
             given = z, self.search.points, found.rows, found.columns, at, self.frames, self.ricci, s2, squares
             spans = pairwise([*range(0, len(squares), 2**16), len(squares)])
             quick_map(lambda span: loops.bend_squares(*given, *span), spans, n_jobs)
-        squares -= s2 * np.log(self.rooms[found.columns])
         return Steps(found.rows, self.node_of[found.columns], squares)
 
 

@@ -119,7 +119,7 @@ def boundary_of(mesh: TriangleMesh, spacing: float) -> Edge:
     places = a[which] + place[:, None] * along[which]
     good = size[which, 0] > 0
     edges = (along / length)[which][good][:, None]
-    return Edge(places[good], normals[which][good], edges, np.zeros(int(good.sum())), 2)
+    return Edge(places[good], normals[which][good], edges, 2)
 
 
 @stored
@@ -135,8 +135,6 @@ class MeshNodes(AbstractNodes):
         Mirror images of nodes beyond the boundary.
     own : int array of shape (g,)
         The node of each image.
-    room : array of shape (g,)
-        Weight of each image.
     detours : CSR array of shape (n, n)
         For each pair of nodes that is close along the surface: 1 plus, in units of the reach, how much longer the
         way is than the straight line.
@@ -150,7 +148,6 @@ class MeshNodes(AbstractNodes):
     points: FloatArray
     images: FloatArray
     own: IntArray
-    room: FloatArray
     detours: Any
     owners: IntArray
     radius: float
@@ -161,10 +158,9 @@ class MeshNodes(AbstractNodes):
         n, g = len(self.points), len(self.own)
         check_shape("points", self.points, (n, 3))
         check_shape("images", self.images, (g, 3))
-        check_shape("room", self.room, (g,))
         check_shape("owners", self.owners, (self.surface_mesh.n_vertices,))
         check_csr("detours", self.detours, (n, n))
-        for name in ("points", "images", "room"):
+        for name in ("points", "images"):
             check_finite(getattr(self, name), name)
         for name in ("own", "owners"):
             values = getattr(self, name)
@@ -178,7 +174,7 @@ class MeshNodes(AbstractNodes):
         fine: TriangleMesh,
         points: FloatArray,
         faces: IntArray,
-        images: tuple[FloatArray, IntArray, FloatArray],
+        images: tuple[FloatArray, IntArray],
         radius: float,
         spacing: float,
         n_jobs: int,
@@ -234,11 +230,11 @@ class MeshNodes(AbstractNodes):
     def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps between nodes along the surface; images take up what would leave it."""
         del n_jobs
-        return self._steps(self.points, self.detours, radius, s2)
+        return self._steps(self.points, self.detours, radius)
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from the nearest points of the surface, through the corners of the face of a point."""
-        del n_jobs
+        del s2, n_jobs
         if not len(z):
             return Steps(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         nearest = self.surface_mesh.closest_points(z)
@@ -250,9 +246,9 @@ class MeshNodes(AbstractNodes):
         known.data = np.ones_like(known.data)
         reached, longer = voters @ known, voters @ self.detours
         longer.data = longer.data / reached.data  # the mean over corners from which a node is reached
-        return self._steps(nearest.points, longer.tocsr(), radius, s2)
+        return self._steps(nearest.points, longer.tocsr(), radius)
 
-    def _steps(self, z: FloatArray, detours: Any, radius: float, s2: float) -> Steps:
+    def _steps(self, z: FloatArray, detours: Any, radius: float) -> Steps:
         found = self.search.within(np.ascontiguousarray(z), radius)
         if not len(found.rows):  # an empty selection of a sparse matrix is sparse
             return Steps(*found)
@@ -261,5 +257,4 @@ class MeshNodes(AbstractNodes):
         longer = np.asarray(detours[found.rows, node]).ravel()
         distances = found.distances + (longer - 1) * self.radius
         keep = (longer > 0) & (distances <= radius)
-        room = np.concatenate([np.ones(n), self.room])[found.columns]
-        return Steps(found.rows[keep], node[keep], distances[keep] ** 2 - s2 * np.log(room[keep]))
+        return Steps(found.rows[keep], node[keep], distances[keep] ** 2)
