@@ -11,15 +11,15 @@ PRINTED: dict[tuple[str, str, str, str], str] = {
 PLACES = {
     "signatures": "Sec. 1, Fig. 1",
     "surfaces": "Sec. 3.1, Table 1",
-    "fields": "Sec. 3.1, Fig. 2; App. A.4",
+    "fields": "Sec. 3.1, Fig. 2; App. A.4, Figs. 8 to 12",
     "meshes": "Sec. 3.2, Table 2",
-    "times": "Sec. 3.2, Fig. 3",
-    "attention": "Sec. 3.3, Fig. 4 left; App. A.6",
-    "brodatz": "Sec. 3.3, Fig. 4 right; App. A.7",
+    "times": "Sec. 3.2, Table 2 and Fig. 3",
+    "attention": "Sec. 3.3, Fig. 4 left; App. A.6, Table 4",
+    "brodatz": "Sec. 3.3, Fig. 4 right; App. A.7, Table 5",
     "saddle": "App. A.1, Fig. 5",
     "gaussian_grid": "App. A.3, Figs. 6 and 7",
-    "ambient": "App. A.4, last table",
-    "hyperbolic": "App. A.8, last table",
+    "ambient": "App. A.4, Table 3",
+    "hyperbolic": "App. A.8, Table 6",
 }
 
 

@@ -12,6 +12,7 @@ import reproduction.report.style as ink
 from reproduction.common import LIBRARY, RECIPE
 from reproduction.paper import PRINTED
 from reproduction.record import Record, Row, chosen
+from reproduction.report.page import by_norms
 from reproduction.report.style import (
     TITLES,
     WIDTH,
@@ -138,7 +139,8 @@ def draw_radii(record: Record, path: str | os.PathLike[str]) -> Path:
     figure, axes = pyplot.subplots(figsize=(WIDTH, 4.6))
     rows = record.tables["radii"]
     for column, method in (("walks_error", RECIPE), ("error", LIBRARY)):
-        axes.plot([row["R"] for row in rows], [row[column] for row in rows], label=method, **style_of(method, 0))
+        errors = [by_norms(row[column]) for row in rows]
+        axes.plot([row["R"] for row in rows], errors, label=method, **style_of(method, 0))
     _stars(axes, [(float(r), value) for r, _, value in _published("hyperbolic", "error")], "MRF, published")
     axes.set(yscale="log", xlabel="radius $R$ of the ball", ylabel="relative error in the inner ball")
     axes.legend()
