@@ -10,6 +10,7 @@ from matplotlib import pyplot
 
 import reproduction.report.style as ink
 from reproduction.common import LIBRARY, RECIPE
+from reproduction.interpolation import EXTRAPOLATED, FEW_EPOCHS
 from reproduction.paper import PRINTED
 from reproduction.record import Record, Row, chosen
 from reproduction.report.page import by_norms
@@ -124,9 +125,8 @@ def draw_brodatz(record: Record, path: str | os.PathLike[str]) -> Path:
         for method, colour in (("MRF", ink.VERMILION), ("raw", "0.5")):
             places = [(float(k), value) for k, _, value in _published("brodatz", "accuracy", method)]
             _stars(axes, places, f"{method}, published", colour)
-        axes.set(
-            title=f"windows of {window}, coordinates {coordinates}", xlabel="neighbours that vote", ylim=(0, None)
-        )
+        axes.set(title=f"windows of {window}, coordinates {coordinates}", xlabel="neighbours that vote")
+    panels[0][0].set_ylim(bottom=0)  # of all, when all are drawn
     for axes in panels[:, 0]:
         axes.set_ylabel("groups recognised, percent")
     legend_below(figure, handles_of(panels.flat), columns=5)
@@ -165,9 +165,11 @@ def draw_methods(record: Record, path: str | os.PathLike[str]) -> Path:
     places = [(value, names[RECIPE if name == "MRF" else name]) for name, value in found
               if (RECIPE if name == "MRF" else name) in names]  # fmt: skip
     _stars(axes, places, "published")
-    axes.set_yticks(range(len(rows)), list(names))
+    most = max(row.get("shapes", 0) for row in rows)
+    fewer = {row["method"]: f" ({row['shapes']} of {most})" for row in rows if row.get("shapes", most) < most}
+    axes.set_yticks(range(len(rows)), [name + fewer.get(name, "") for name in names])
     axes.set(xlabel="mean cosine at hidden vertices")
-    axes.legend(loc="lower right")
+    axes.legend(loc="upper left")  # where no method is: the best are above and to the right
     return save_figure(figure, path)
 
 
@@ -181,13 +183,14 @@ def draw_times(record: Record, path: str | os.PathLike[str]) -> Path:
         for place, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
             line = sorted((row["vertices"], row[f"{part}_s"], row["how"]) for row in chosen(rows, method=method))
             line = [item for item in line if item[1] > 1e-5]
-            measured = [item[:2] for item in line if item[2] == "measured" or part == "interpolate" != item[2][:12]]
+            guessed = (EXTRAPOLATED, FEW_EPOCHS) if part == "prepare" else (EXTRAPOLATED,)
+            measured = [item[:2] for item in line if item[2] not in guessed]
             if not line:
                 continue
             style = style_of(method, place)
             exponent = fitted_exponent(*zip(*measured, strict=True)) if measured else None
             axes.plot(*zip(*[item[:2] for item in line], strict=True), label=method + power("n", exponent), **style)
-            hollow = [item[:2] for item in line if item[2] == "extrapolated"]
+            hollow = [item[:2] for item in line if item[2] in guessed]
             if hollow:
                 marks = {
                     "marker": style["marker"],

@@ -229,9 +229,7 @@ class Writer:
                 "graph. New points lie in no graph; their target is the heat kernel of the surface itself. "
                 f"The library has {features} features; with every node an anchor it would be exact at the nodes by "
                 "construction.",
-                w.picture(
-                    "surfaces_kernels", "Kernel of one node: recipe, exact, library (exact by construction), errors"
-                ),
+                w.picture("surfaces_kernels", "Kernel of one node: recipe, exact, difference"),
             ],
         )
         fields = Item(
@@ -285,14 +283,12 @@ class Writer:
             "fields, kernels, residuals, scatter plots",
             "pictures",
             "the same pictures",
-            "the same pictures",
+            "exact by construction",
             "surfaces",
             "equal: residuals peak at the source, as in the paper",
             [
-                w.picture(
-                    "surfaces_fields", "Field of one node: recipe, exact, library (exact by construction), errors"
-                ),
-                w.picture("surfaces_diagnostics", "Predicted against exact signatures, and errors"),
+                w.picture("surfaces_fields", "Field of one node: recipe, exact, difference"),
+                w.picture("surfaces_diagnostics", "Recipe against exact signatures, errors"),
             ],
         )
         return [kernel, fields, times, drawn]
@@ -518,8 +514,8 @@ class Writer:
             return [row[column] for row in w.rows("gaussian_grid", "errors", teacher=teacher, d=d)]
 
         def ends(teacher: str) -> str:
-            found = curve(teacher, dims[0]) or [None]
-            return f"{w.show(found[0], 2)} to {w.show(found[-1], 2)}"
+            found = curve(teacher, dims[0])
+            return f"{w.show(found[0], 2)} to {w.show(found[-1], 2)}" if found else MISSING
 
         def verdict(teacher: str) -> str:
             curves = [curve(teacher, d) for d in dims]
@@ -535,7 +531,7 @@ class Writer:
             f"{w.join(plain, lambda value: w.show(value, 2))} in {w.show(dims[0])} / {w.show(dims[-1])} dimensions (against the "
             f"limits {w.join(finest, lambda value: w.show(value, 2))}), since the grid wraps around. In {w.show(dims[0])} "
             f"dimensions walks are best with {w.show(sides[int(np.argmin(walks))])} nodes (error {w.show(min(walks), 2)}): on "
-            "finer grids they are longer and noisier. The paper's constant holds for inner products; the feature itself "
+            "finer grids they are noisier. The paper's constant holds for inner products; the feature itself "
             "needs another power of the number of nodes."
         )
         first = Item(
@@ -607,11 +603,14 @@ class Writer:
         for text, column in columns.items():
             found = [(learned(name, f"kernel_{column}"), ("ambient", name, "MRF", column)) for name in SURFACES]
             others.append(f"{text} {w.compare(found, higher=column == 'r2')}")
+        nystrom = w.value("ambient", "best", "error", surface="sphere", method="Nystrom", features=few)
         text = (
             f"Ambient methods have up to {w.show(int(most))} features and their best bandwidth; kernels are compared at "
             "all nodes of the graphs with the norms of the paper's kernels (strip: "
             f"{w.show(FITTING_STRIP)} neighbours). The recipe has a feature for every node, the library "
-            f"{w.show(few)} in all. Other columns of the paper, recipe: {', '.join(others)}. Except on the sphere no number of ambient features is enough: the best Gaussian kernel itself is the limit."
+            f"{w.show(few)} in all. Other columns of the paper, recipe: {', '.join(others)}. Except on the sphere no number of "
+            "ambient features is enough: the best Gaussian kernel itself is the limit. On the sphere as many Nyström features "
+            f"of it, not in the paper, have {w.show(nystrom)}."
         )
         return [
             Item(
@@ -715,7 +714,7 @@ def results_page(records: Mapping[str, Record]) -> tuple[str, set[str]]:
     parts = [
         "# Results",
         "<!-- Made by `python -m reproduction results`; changes made by hand are lost. -->",
-        "The experiments of the paper “Manifold Random Features”, one row for each of its tables and figures. "
+        "The experiments of the paper “Manifold Random Features”, a row for each table and figure. "
         "**Paper's recipe** is the paper's method, run here; **this library** is what the package does by default. "
         "Verdicts compare a column with the published number, in its digits. Commands are "
         "`python -m reproduction COMMAND --size paper`; times are CPU times. Every number here is the paper's or of a record in "

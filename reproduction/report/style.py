@@ -71,6 +71,16 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "PRF": {"color": YELLOW, "marker": "^", "markeredgecolor": "0.3"},
     "PORF": {"color": ORANGE, "marker": "v"},
     "Nystrom": {"color": PURPLE, "marker": "X"},
+    "geodesic Nystrom": {"color": PURPLE, "marker": "X"},
+    "linear RBF": {"color": PURPLE, "marker": "p", "linestyle": "--"},
+    "exact RBF": {"color": GREY, "marker": "P"},
+    "exact heat": {"color": GREEN, "marker": "d"},
+    "diffusion map": {"color": GREEN, "marker": "<", "linestyle": "--"},
+    "kPCA": {"color": GREEN, "marker": "P"},
+    "full kernel": {"color": PURPLE, "marker": "D"},
+    "exact kernel": {"color": GREEN, "marker": "d"},
+    "biharmonic": {"color": GREY, "marker": "P"},
+    "nearest known": {"color": GREY, "marker": "X"},
 }
 # Full names of methods that are abbreviated in records.
 NAMES = {"Nystrom": "Nyström", "geodesic Nystrom": "geodesic Nyström"}
