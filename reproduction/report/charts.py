@@ -25,6 +25,7 @@ from reproduction.report.style import (
     size_ticks,
     styled,
 )
+from reproduction.surface_graphs import N_NODES
 
 PAPER: dict[str, Any] = {"facecolors": "white", "marker": "*", "s": 150, "linewidths": 1.4, "zorder": 6}
 
@@ -79,7 +80,7 @@ def draw_ambient(record: Record, path: str | os.PathLike[str]) -> Path:
             axes.axhline(row["error"], color="0.5", linestyle=":", label="best Gaussian kernel itself")
         fourier = _published("ambient", "error", "RFF", surface)
         _stars(axes, [(float(name.split()[1]), value) for _, name, value in fourier], "RFF, published", ink.BLUE)
-        own = [(4000.0, value) for _, _, value in _published("ambient", "error", "MRF", surface)]  # one a node
+        own = [(float(N_NODES), value) for _, _, value in _published("ambient", "error", "MRF", surface)]
         _stars(axes, own, "MRF, published")
         axes.set(xscale="log", yscale="log", title=TITLES.get(surface, surface))
     for axes in panels[1]:

@@ -431,8 +431,8 @@ class Writer:
             f"only the order of its {w.show(len(names) + 1)} methods can be compared. It differs: the exact heat kernel has "
             f"rank {w.show(place('exact heat'))} there and {w.show(rank('exact heat'))} here. Other masks, features, graphs and "
             "normalisations did not give the paper's order. The recipe, whose rank is of its own draws, keeps "
-            "the paper's tau; all others choose their widths on the visible tokens. Mean squared errors of recipe / library: "
-            f"{w.join([mse('mobius', m) for m in (RECIPE, LIBRARY)])}. On the plain strip geometry hardly matters: the exact "
+            "the paper's tau; all others choose their widths on the visible tokens. The library's features are exact "
+            "signatures at anchors amid their cells. On the plain strip geometry hardly matters: the exact "
             f"Gaussian kernel has {w.show(ratio('mobius', 'exact heat'), 2)} times the error of the exact heat kernel. On "
             "three surfaces whose sheets nearly touch it has "
             f"{w.span(ratio(name, LIBRARY) for name in ('mobius2', 'swiss', 'folded'))} times the library's."
@@ -715,7 +715,7 @@ def results_page(records: Mapping[str, Record]) -> tuple[str, set[str]]:
         "# Results",
         "<!-- Made by `python -m reproduction results`; changes made by hand are lost. -->",
         "The experiments of the paper “Manifold Random Features”, a row for each table and figure. "
-        "**Paper's recipe** is the paper's method, run here; **this library** is what the package does by default. "
+        "**Paper's recipe** is the paper's method, run here; **this library** is the package, without walks and network. "
         "Verdicts compare a column with the published number, in its digits. Commands are "
         "`python -m reproduction COMMAND --size paper`; times are CPU times. Every number here is the paper's or of a record in "
         "`docs/records`, which has all seeds and columns; [data](data.md) says where files come from.",

@@ -1,5 +1,6 @@
 """The results page: every number is the paper's or a record's, and the committed files are those of the records."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -33,6 +34,18 @@ def test_no_number_is_typed_by_hand(records, page):
 @pytest.mark.parametrize("typed", ["0.0712", "an error of .0321", "1,234", "7.7e-05"])
 def test_a_number_typed_into_the_page_is_found(page, typed):
     assert foreign_numbers(page[0].replace("## ", f"{typed} ## ", 1), page[1])
+
+
+def test_no_sentence_of_the_writer_has_a_number():
+    """Not even one that is known from another place."""
+    tree = ast.parse((ROOT / "reproduction/report/page.py").read_text(encoding="utf-8"))
+    nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.Expr)]  # without docstrings
+    texts = {
+        child.value for node in nodes for child in ast.iter_child_nodes(node) if isinstance(child, ast.Constant)
+    }
+    sentences = {text for text in texts if isinstance(text, str) and (" " in text or text[:1].isdigit())}
+    methods = {key[2] for key in PRINTED}  # such as RFF 1024
+    assert [text for text in sentences - methods if re.search(r"(?<!\w)\.?\d", text)] == []
 
 
 def test_a_changed_record_changes_the_page(records, page):
