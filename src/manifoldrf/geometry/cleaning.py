@@ -399,12 +399,11 @@ def _local_variances(near: _Neighborhoods, h2: float) -> FloatArray:
     weights[:, 0] = 0.0
     weights = np.maximum(weights - weights[:, -1:], 0.0)
     shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
-    found = []
-    for share, offsets in zip(shares, near.offsets, strict=True):
-        centred = (offsets - share @ offsets) * np.sqrt(share)[:, None]
-        small = centred if centred.shape[0] >= centred.shape[1] else centred.T
-        found.append(np.linalg.eigvalsh(small.T @ small)[::-1])
-    return np.asarray(np.median(found, axis=0))
+    centred = near.offsets - shares[:, None] @ near.offsets
+    centred *= np.sqrt(shares)[:, :, None]
+    turned = centred.transpose(0, 2, 1)
+    found = np.linalg.eigvalsh(turned @ centred if turned.shape[1] <= turned.shape[2] else centred @ turned)
+    return np.asarray(np.median(found, axis=0)[::-1])
 
 
 def _left_out_squares(search: NeighborSearch, dim: int, h2: float) -> FloatArray:

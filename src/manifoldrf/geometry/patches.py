@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -178,10 +178,13 @@ def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], di
 
 
 def quadratic_terms(along: FloatArray) -> FloatArray:
-    """1, the coordinates and their products, shape (..., p)."""
-    first, second = np.triu_indices(along.shape[-1])
-    ones = np.ones((*along.shape[:-1], 1))
-    return np.concatenate([ones, along, along[..., first] * along[..., second]], axis=-1)
+    """1, the coordinates (n, dim, ...) and their products, shape (n, p, ...)."""
+    dim = along.shape[1]
+    terms = np.ones((len(along), n_terms(dim), *along.shape[2:]))
+    terms[:, 1 : 1 + dim] = along
+    for m, (a, b) in enumerate(combinations_with_replacement(range(dim), 2)):
+        np.multiply(along[:, a], along[:, b], out=terms[:, 1 + dim + m])
+    return terms
 
 
 def _centres(points: FloatArray, h2: float) -> IntArray:
@@ -225,27 +228,30 @@ def _fit_block(around: FloatArray, squares: FloatArray, dim: int, h2: float, nee
     weights = np.exp(-(squares - squares[:, :1]) / width2)
     weights = np.maximum(weights - weights[:, -1:], 1e-12)  # the last neighbour may change without a jump
     unit = np.sqrt(width2 / 2)[:, :, None]
+    turned = np.ascontiguousarray(around.transpose(0, 2, 1))  # (B, r, k): sums over few coordinates are slow
     far = np.zeros_like(weights)
+    bent = np.arange(1 + dim, n_terms(dim))
+    ridge = np.full(n_terms(dim), 1e-10)
+    ridge[bent] += 1e-3  # against wild extrapolation where neighbours lie on a line
     for _ in range(3):  # then without neighbours that are far off, as those on another layer
         shares = weights / (1 + far**2)
         shares /= shares.sum(axis=1, keepdims=True)
-        means = np.einsum("bk,bkd->bd", shares, around)
-        offsets = around - means[:, None]
-        frames = _leading_axes(offsets * np.sqrt(shares)[:, :, None], dim)  # (B, r, dim)
-        turned = frames.transpose(0, 2, 1)
-        along = offsets @ frames
-        terms = quadratic_terms(along / unit)  # (B, k, p)
-        weighted = (terms * shares[:, :, None]).transpose(0, 2, 1)
-        matrix = weighted @ terms
-        bent = np.arange(1 + dim, terms.shape[2])
-        matrix[:, bent, bent] += 1e-3  # against wild extrapolation where neighbours lie on a line
-        matrix += 1e-10 * np.eye(terms.shape[2])
-        bends = np.linalg.solve(matrix, weighted @ offsets)  # (B, p, r)
-        bends -= bends @ frames @ turned
-        rest = ((offsets - along @ turned - terms @ bends) ** 2).sum(axis=2)
+        means = (turned @ shares[:, :, None])[:, :, 0]
+        offsets = turned - means[:, :, None]
+        frames = _leading_axes(offsets * np.sqrt(shares)[:, None], dim)  # (B, r, dim)
+        along = frames.transpose(0, 2, 1) @ offsets
+        terms = quadratic_terms(along / unit)  # (B, p, k)
+        weighted = terms * shares[:, None]
+        matrix = weighted @ terms.transpose(0, 2, 1)
+        matrix += np.diag(ridge)
+        bends = np.linalg.solve(matrix, weighted @ offsets.transpose(0, 2, 1))  # (B, p, r)
+        bends -= bends @ frames @ frames.transpose(0, 2, 1)
+        gaps = offsets - frames @ along - bends.transpose(0, 2, 1) @ terms
+        rest = (gaps**2).sum(axis=1)
         # Among neighbours on one plane the median is zero; the cap keeps squares finite.
-        far = np.minimum(rest / (ROBUST * _weighted_medians(rest, shares) + 1e-300), 1e100)
-    spreads = _weighted_medians(rest, shares) / (unit[:, :, 0] ** 2 * max(1, around.shape[2] - dim))
+        middle = _weighted_medians(rest, shares)
+        far = np.minimum(rest / (ROBUST * middle + 1e-300), 1e100)
+    spreads = middle / (unit[:, :, 0] ** 2 * max(1, around.shape[2] - dim))
     return means, frames, bends, unit[:, 0, 0], spreads[:, 0]
 
 
@@ -272,23 +278,22 @@ def patch_tangents(patches: Patches, points: FloatArray) -> FloatArray:
 
 
 def _leading_axes(offsets: FloatArray, dim: int) -> FloatArray:
-    """Leading principal axes of weighted offsets (B, k, r), shape (B, r, dim)."""
-    n_axes = offsets.shape[2]
+    """Leading principal axes of weighted offsets (B, r, k), shape (B, r, dim)."""
+    n_axes = offsets.shape[1]
     turned = offsets.transpose(0, 2, 1)
     if n_axes <= 24:  # above, a few power iterations are cheaper than covariances
-        return np.linalg.eigh(turned @ offsets)[1][:, :, ::-1][:, :, :dim]
+        return np.linalg.eigh(offsets @ turned)[1][:, :, ::-1][:, :, :dim]
     guess = generator(0, "cloud.axes").normal(size=(n_axes, dim + 4))
     span = np.broadcast_to(guess, (len(offsets), *guess.shape))
     for _ in range(8):
-        span = np.linalg.qr(turned @ (offsets @ span))[0]
-    inside = offsets @ span
+        span = np.linalg.qr(offsets @ (turned @ span))[0]
+    inside = turned @ span
     turn = np.linalg.eigh(inside.transpose(0, 2, 1) @ inside)[1][:, :, ::-1][:, :, :dim]
     return np.asarray(span @ turn)
 
 
 def _weighted_medians(values: FloatArray, shares: FloatArray) -> FloatArray:
     """Weighted median of each row, shape (B, 1)."""
-    order = np.argsort(values, axis=1)
-    below = (np.cumsum(np.take_along_axis(shares, order, 1), axis=1) < 0.5).sum(axis=1)
-    middle = np.take_along_axis(order, np.minimum(below, values.shape[1] - 1)[:, None], 1)
-    return np.take_along_axis(values, middle, 1)
+    rows, order = np.arange(len(values))[:, None], np.argsort(values, axis=1)
+    below = (np.cumsum(shares[rows, order], axis=1) < 0.5).sum(axis=1, keepdims=True)
+    return np.asarray(values[rows, order[rows, np.minimum(below, values.shape[1] - 1)]])
