@@ -54,7 +54,7 @@ def without_noise(points, **options):
 
 def none_is_off(search, surface):
     """No outlier."""
-    return np.zeros(len(search.points), bool), surface.project(search.points, search.threads)
+    return np.zeros(len(search.points), bool), surface.project(search.points, search.n_jobs)
 
 
 SMOOTH_EDGE = edges._smooth_edge

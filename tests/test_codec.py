@@ -19,12 +19,16 @@ class Ball:
 
     centre: np.ndarray
     radius: float = 1.0
-    n_jobs: int | None = None
+    n_jobs: int = dataclasses.field(default=1, metadata=_codec.UNSTORED)
     cached: int = dataclasses.field(default=0, init=False)
 
     def __post_init__(self):
         if self.radius < 0:
             raise ValueError("`radius` must be positive.")
+
+    def _check_loaded(self):
+        if self.centre.ndim > 2:
+            raise ValueError("`centre` must be a vector or rows.")
 
 
 class Fitted:
@@ -144,10 +148,15 @@ def test_temporary_arrays_at_a_reused_address_are_not_mixed_up(tmp_path):
     assert [int(part.parts[0]) for part in again(tmp_path, Many()).values()] == list(range(20))
 
 
-def test_instances_are_made_by_their_constructors_with_all_threads(tmp_path):
+def test_instances_are_made_by_their_constructors_without_the_fields_that_no_file_holds(tmp_path):
     found = again(tmp_path, Fitted((Ball(np.zeros(2), 2.0, n_jobs=3), Ball(np.zeros(2)))))
     assert type(found) is Fitted
-    assert [(ball.radius, ball.n_jobs, ball.cached) for ball in found.parts] == [(2.0, -1, 0), (1.0, None, 0)]
+    assert [(ball.radius, ball.n_jobs, ball.cached) for ball in found.parts] == [(2.0, 1, 0), (1.0, 1, 0)]
+
+
+def test_what_no_constructor_checks_is_checked_in_files(tmp_path):
+    with pytest.raises(ModelFileError, match="`centre` must be a vector or rows"):
+        again(tmp_path, Ball(np.zeros((2, 2, 2))))
 
 
 def nested(depth):

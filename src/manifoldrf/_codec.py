@@ -1,9 +1,9 @@
 """Model files: the arrays of a model, a JSON description and a checksum of both, in one safetensors file.
 
 A class whose instances files may hold has the decorator :func:`stored`. The description of an instance is its class
-and its fields, and loading calls the constructor with these fields, so a loaded file meets the checks that every
-caller meets. Loading runs no code from a file and creates instances of stored classes only. A file that is
-truncated, altered, foreign or of another format raises a :class:`ModelFileError` with the reason.
+and its fields. Loading calls the constructor with these fields, and ``_check_loaded`` if the class has it. Loading
+runs no code from a file and creates instances of stored classes only. A file that is truncated, altered, foreign or
+of another format raises a :class:`ModelFileError` with the reason.
 """
 
 import dataclasses
@@ -36,6 +36,7 @@ _DEPTH = 32  # levels of nested values; a fitted model has about 10
 _LONGEST_HEADER = 3_000_000
 _DTYPES = frozenset(map(np.dtype, ("<f8", "<f4", "<i8", "<i4", "<i2", "i1", "<u8", "<u4", "<u2", "u1", "?")))
 _CLASSES: dict[str, type] = {}
+UNSTORED = {"unstored": True}  # metadata of a field that files do not hold; a loaded instance has its default
 
 
 class ModelFileError(ValueError):
@@ -59,7 +60,8 @@ def stored(kind: Kind) -> Kind:
     """Let files hold instances of a class: a frozen dataclass, or a class with ``_state`` and ``_from_state``.
 
     Files know it by its name. ``_state`` returns a dict of values, and the class method ``_from_state`` makes the
-    instance again, or raises if they do not belong together.
+    instance again, or raises if they do not belong together. Users cannot construct most of these classes, and
+    compiled code trusts them: ``_check_loaded`` raises unless what a file held fits together.
     """
     _CLASSES[kind.__name__] = kind
     return kind
@@ -175,11 +177,15 @@ class _Encoder:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """What a file holds of an instance. Threads are all of the machine that loads it, not those of this one."""
+    """What a file holds of an instance."""
     if hasattr(value, "_state"):
         return dict(value._state())
-    fields = {part.name: getattr(value, part.name) for part in dataclasses.fields(value) if part.init}
-    return fields if fields.get("n_jobs") is None else fields | {"n_jobs": -1}
+    return {name: getattr(value, name) for name in _kept(type(value))}
+
+
+def _kept(kind: Any) -> list[str]:
+    """Names of the fields that files hold."""
+    return [part.name for part in dataclasses.fields(kind) if part.init and "unstored" not in part.metadata]
 
 
 class _Decoder:
@@ -248,9 +254,12 @@ def _construct(name: str, fields: dict[str, Any]) -> Any:
         if hasattr(kind, "_from_state"):
             return kind._from_state(fields)
         check_types(typing.get_type_hints(kind), fields)
-        if fields.get("n_jobs") not in (None, -1):
-            reject("n_jobs", "-1 in a file", fields["n_jobs"])
-        return kind(**fields)
+        if unknown := set(fields).difference(_kept(kind)):
+            reject("fields", f"those of {name}", sorted(unknown))
+        instance = kind(**fields)
+        if hasattr(instance, "_check_loaded"):
+            instance._check_loaded()
+        return instance
     except MemoryError:
         raise  # not the fault of the file
     except Exception as error:

@@ -23,7 +23,6 @@ from threadpoolctl import ThreadpoolController
 
 _FIRST_PROCESS = os.getpid()  # the process that imported this module; forks have another number
 _LASTING = "manifoldrf-lasting"  # name of threads that are kept
-SEARCH_JOBS: ContextVar[int | None] = ContextVar("threads of neighbour searches", default=None)
 
 # A handler receives a warning and returns whether it handled it. Innermost handlers come last.
 _Handler = Callable[[Warning], bool]
@@ -89,16 +88,6 @@ def _lasting_pool(n_jobs: int, process: int) -> ThreadPoolExecutor:
 def in_a_copy() -> bool:
     """Whether this process was forked from a process that used the library, so that its threads are missing."""
     return os.getpid() != _FIRST_PROCESS
-
-
-@contextmanager
-def search_jobs(n_jobs: int) -> Iterator[None]:
-    """Set the number of threads of neighbour searches inside the block; the setting of the graph is ignored."""
-    token = SEARCH_JOBS.set(n_jobs)
-    try:
-        yield
-    finally:
-        SEARCH_JOBS.reset(token)
 
 
 # ------------------------------------------------------------------------------------------------ matrix products

@@ -154,7 +154,7 @@ class GraphDistances:
     far: float
     metric: AbstractManifold | None = None
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         check_points(self.points, "points")
         check_shape("paths", self.paths, (len(self.points), self.paths.shape[-1]))
         check_numbers("paths", self.paths)
@@ -232,7 +232,7 @@ class NetworkField:
     scale: float
     largest: float
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         d = len(self.centre)
         for name, shape in (("centre", (d,)), ("anchors", (self.distances.paths.shape[1], d))):
             check_shape(name, getattr(self, name), shape)

@@ -94,12 +94,12 @@ def test_nodes_are_dropped_from_their_own_lists():
 
 def test_clouds_are_copied_checked_and_wrapped():
     points = cloud(5)
-    assert not np.shares_memory(search_of(points, None, None, min_rows=1).points, points)
-    assert search_of([[-0.25]], FlatTorus(dim=1), None, min_rows=1).points.tolist() == [[0.75]]
+    assert not np.shares_memory(search_of(points, None, 1, min_rows=1).points, points)
+    assert search_of([[-0.25]], FlatTorus(dim=1), 1, min_rows=1).points.tolist() == [[0.75]]
     with pytest.raises(ValueError, match=re.escape("at least 6 row(s) and one column. Got shape (5, 3).")):
-        search_of(points, None, None, min_rows=6)
+        search_of(points, None, 1, min_rows=6)
     with pytest.raises(TypeError, match=re.escape("`metric` must be None or a manifold. Got 'euclidean'.")):
-        search_of(points, "euclidean", None, min_rows=1)
+        search_of(points, "euclidean", 1, min_rows=1)
 
 
 # Search in many dimensions

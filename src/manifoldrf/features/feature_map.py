@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
-from manifoldrf._runtime import Progress, one_blas_thread, quick_map, quiet_underflow, search_jobs, silent
+from manifoldrf._runtime import Progress, one_blas_thread, quick_map, quiet_underflow, silent
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices, check_integer, check_real, reject
 from manifoldrf.features.graph_kernel import GraphKernel, warn_of_far
 from manifoldrf.geometry.csr import as_dense, check_amounts, check_csr, csr_parts, product_above
@@ -38,7 +38,7 @@ class PointRule(Protocol):
     def growth(self) -> float:
         """Largest sum of absolute values of a row that is kept: bounds values by those of the table."""
 
-    def rows(self, queries: FloatArray) -> Any:
+    def rows(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """CSR array of shape (q, n_nodes); rows sum to one (to zero out of reach), independently of each other."""
 
 
@@ -59,10 +59,10 @@ class WalkStep:
         """Number of nodes."""
         return self.graph.n_nodes
 
-    def rows(self, queries: FloatArray) -> Any:
+    def rows(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """P(z, .), CSR array of shape (q, n_nodes)."""
         extension: Any = self.graph.extension
-        steps = extension.affinities(queries)
+        steps = extension.affinities(queries, n_jobs)
         totals = np.repeat(np.asarray(steps.sum(axis=1)).ravel(), np.diff(steps.indptr))
         steps.data = np.divide(steps.data, totals, out=np.zeros_like(steps.data), where=totals > 0)
         return steps
@@ -89,9 +89,9 @@ class JoinedSteps:
         """Number of nodes of all graphs."""
         return sum(part.n_nodes for part in self.parts)
 
-    def rows(self, queries: FloatArray) -> Any:
+    def rows(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """CSR array of shape (q, n_nodes)."""
-        return sparse.hstack([part.rows(queries) for part in self.parts], format="csr")
+        return sparse.hstack([part.rows(queries, n_jobs) for part in self.parts], format="csr")
 
 
 @stored
@@ -116,7 +116,7 @@ class Interpolation:
     # known.
     growth = 2.0
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         n, d = self.search.points.shape
         check_integer(self.n_axes, "n_axes", 0, d)
         check_integer(self.n_neighbors, "n_neighbors", 1, n)
@@ -126,10 +126,10 @@ class Interpolation:
         """Number of known nodes."""
         return len(self.search.points)
 
-    def rows(self, queries: FloatArray) -> Any:
+    def rows(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """b(z), CSR array of shape (q, n_nodes)."""
         k = self.n_neighbors
-        neighbors = self.search.knn(queries, k)[1]
+        neighbors = self.search.knn(queries, k, n_jobs)[1]
         gaps = self.search.points[neighbors] - queries[:, None]  # (q, k, d)
         box = None if self.search.metric is None else self.search.metric.box
         if box is not None:  # the shortest way around
@@ -155,8 +155,9 @@ class Barycentric:
         """Number of vertices."""
         return self.mesh.n_vertices
 
-    def rows(self, queries: FloatArray) -> Any:
+    def rows(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """b(z), CSR array of shape (q, n_vertices)."""
+        del n_jobs
         return barycentric_weights(self.mesh, self.mesh.closest_points(queries))
 
 
@@ -240,7 +241,7 @@ def interpolation_weights(gaps: FloatArray, n_axes: int) -> FloatArray:
 def rows_of(rule: PointRule, queries: FloatArray, n_jobs: int) -> Any:
     """Rows of a rule, CSR, in blocks by threads; steps have their own threads."""
     if isinstance(rule, WalkStep | JoinedSteps) or len(queries) <= 1024:
-        return rule.rows(queries)
+        return rule.rows(queries, n_jobs)
     parts = [queries[k : k + 1024] for k in range(0, len(queries), 1024)]
     return sparse.vstack(quick_map(rule.rows, parts, n_jobs), format="csr")
 
@@ -376,7 +377,7 @@ class FeatureMap:
     weights: FloatArray
     factor: float = 1.0
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         """Raise if the parts do not fit together: compiled code relies on sizes and indices."""
         m = len(self.anchors)
         check_indices(self.anchors, "anchors", self.kernel.graph.n_nodes)
@@ -499,9 +500,9 @@ class FeatureMap:
         as_sparse : bool
             Whether rows are CSR in any case.
         """
-        with search_jobs(n_jobs), quiet_underflow():
+        with quiet_underflow():
             placed = self.graph.placed(queries, n_jobs)
-            window = self.kernel.window(queries, placed)
+            window = self.kernel.window(queries, placed, n_jobs)
             columns = np.full(len(self.anchors), self.output_scale if absolute else 1.0)
             factors = window * self.own(placed, n_jobs) if self._own_power else window
             if side == "right" and self.kernel.asymmetric:

@@ -1,14 +1,14 @@
 """A kernel on the graph of a space with the units of both, and tables of its signatures."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.stats import chi2
 
-from manifoldrf._codec import check_types, stored
+from manifoldrf._codec import UNSTORED, stored
 from manifoldrf._random import SeedLike
 from manifoldrf._runtime import ManifoldWarning, Progress, silent, warn_user
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
@@ -59,19 +59,10 @@ class GraphKernel:
     per_volume: bool
     manifold: AbstractManifold | None = None
     asymmetric: bool = False
-    space: AbstractSpace | None = None
+    space: AbstractSpace | None = field(default=None, metadata=UNSTORED)
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         check_integer(self.dim, "dim", 1, max(self.graph.positions.shape[1], 1))
-
-    def _state(self) -> dict[str, Any]:
-        """Fields for a file: the space holds the data, and only serves the estimate of the error."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "space"}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> "GraphKernel":
-        check_types(get_type_hints(cls), state)
-        return cls(**state)
 
     @cached_property
     def series(self) -> AbstractKernel:
@@ -169,14 +160,14 @@ class GraphKernel:
             extension.noise_std * np.sqrt(chi2.isf(1e-3, max(1, self.graph.positions.shape[1] - self.dim)))
         )
 
-    def window(self, queries: FloatArray, placed: FloatArray | None = None) -> FloatArray:
+    def window(self, queries: FloatArray, placed: FloatArray | None = None, n_jobs: int = 1) -> FloatArray:
         """Factor of the features, shape (q,): 1 near the space, falling smoothly to 0 at twice that distance.
 
         ``placed`` is where the queries are on the space, if that is known already.
         """
         if placed is None:
             placed = self.graph.placed(queries)
-        distances, nodes = self.graph._search.knn(placed, 1)
+        distances, nodes = self.graph._search.knn(placed, 1, n_jobs)
         distances, reaches = distances[:, 0], self.reaches[nodes[:, 0]]
         away = np.flatnonzero(distances > reaches)
         if len(away) and self.graph.whole_mesh is not None:  # far from all nodes, but maybe inside a large face

@@ -109,7 +109,7 @@ class TimeLevel:
     heights: FloatArray
     error: ErrorEstimate
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         """Raise if the parts do not fit together, because compiled code relies on them."""
         k = len(self.steps)
         check_amounts("weights", self.weights, len(self.anchors))
@@ -180,7 +180,7 @@ class TimeLevel:
         graph = self.kernel.graph
         with quiet_underflow():
             placed = graph.placed(points, n_jobs)
-            window, step = self.kernel.window(points, placed), WalkStep(graph).rows(placed)
+            window, step = self.kernel.window(points, placed, n_jobs), WalkStep(graph).rows(placed, n_jobs)
             tables = [self._table(table.astype(np.float64)) for table in self.tables[:n_tables]]
             found = np.stack([times_table(step, table, n_jobs, as_sparse=False) for table in tables])
             return found * (self.kernel.unit**-0.5 * np.sqrt(self.weights) * window[:, None]), window
@@ -227,7 +227,7 @@ class TimeRange:
     levels: tuple[TimeLevel, ...]
     longest: float
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         if not self.levels or not all(isinstance(level, TimeLevel) for level in self.levels):
             reject("levels", "at least one level", "others")
         check_real(self.longest, "longest", POSITIVE)

@@ -24,7 +24,15 @@ from manifoldrf._validation import (
     check_vector,
     reject,
 )
-from manifoldrf.geometry.csr import check_amounts, check_csr, make_csr, reciprocal, scaled_both_ends, symmetric
+from manifoldrf.geometry.csr import (
+    check_amounts,
+    check_csr,
+    check_shape,
+    make_csr,
+    reciprocal,
+    scaled_both_ends,
+    symmetric,
+)
 from manifoldrf.geometry.graphs import (
     DROP_THEM,
     MERGE_THEM,
@@ -235,7 +243,7 @@ class NeighborExtension(AbstractExtension):
 
     def check(self, n: int, d: int) -> None:
         """Raise unless the extension fits a graph of n nodes with d coordinates."""
-        self.search.check(n, d)
+        check_shape("points", self.search.points, (n, d))
         if self.bandwidth != np.inf:  # unit affinities
             check_positive_float(self.bandwidth, "bandwidth")
         for name, values in (("density", self.density), ("local", self.local)):
@@ -243,9 +251,9 @@ class NeighborExtension(AbstractExtension):
                 check_amounts(name, values, n)
         check_integer(self.n_neighbors, "n_neighbors", 1, n)
 
-    def affinities(self, queries: FloatArray) -> Any:
+    def affinities(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
-        distances, columns = self.search.knn(queries, self.n_neighbors)
+        distances, columns = self.search.knn(queries, self.n_neighbors, n_jobs)
         if self.local is not None:
             # A point at a node has the width of the node.
             own = np.where(distances[:, 0] > 0, local_widths(distances), self.local[columns[:, 0]])
@@ -273,8 +281,9 @@ class MeshExtension(AbstractExtension):
         self.mesh.check_nodes(n, d)
         check_csr("affinity", self.affinity, (n, n))
 
-    def affinities(self, queries: FloatArray) -> Any:
+    def affinities(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
+        del n_jobs
         return (barycentric_weights(self.mesh, self.mesh.closest_points(queries)) @ self.affinity).tocsr()
 
     def node_mesh(self) -> TriangleMesh:
@@ -298,8 +307,9 @@ class GridExtension(AbstractExtension):
             reject("side", f"one with side^{d} = {n} nodes", self.side)
         check_csr("affinity", self.affinity, (n, n))
 
-    def affinities(self, queries: FloatArray) -> Any:
+    def affinities(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
+        del n_jobs
         position = np.mod(queries / self.torus.side, 1.0) * self.side  # (q, dim) in cells
         # (1 / 49) * 49 is not 1: a point within rounding of a node is that node.
         whole = np.rint(position)

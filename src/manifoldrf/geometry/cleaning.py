@@ -427,7 +427,7 @@ def _without_outliers(
         return surface, search.points, np.zeros(len(search.points), bool)
     off, placed = _are_off(search, surface)
     for _ in range(2):  # patches through outliers bend towards them
-        kept = NeighborSearch(np.ascontiguousarray(search.points[~off]), None, search.threads)
+        kept = NeighborSearch(np.ascontiguousarray(search.points[~off]), None, search.n_jobs)
         if not off.any() or len(kept.points) == len(usual.points):
             break
         surface, usual = _surface_through(kept, shape), kept
@@ -446,13 +446,13 @@ def _surface_through(search: NeighborSearch, shape: _Shape) -> LocalSurface:
         held = variances > 1.1 * sigma**2 * (1 + np.sqrt(n_axes / n)) ** 2  # more than noise alone causes
         if dim < held.sum() < n_axes:
             origin, axes = mean, np.ascontiguousarray(vectors[:, held])
-            search = NeighborSearch(np.ascontiguousarray((points - origin) @ axes), None, search.threads)
+            search = NeighborSearch(np.ascontiguousarray((points - origin) @ axes), None, search.n_jobs)
             h2 = _bandwidth(_neighborhoods(search), dim, sigma)
     at = search.points[_some(search, 200)]
     inside = float(np.median(search.tree.query_ball_point(at, np.sqrt(-np.log(RANGE) * h2), return_length=True)))
     if inside > MOST_NEIGHBORS:  # a random part is enough for patches of this width
         part = np.sort(_some(search, int(n * MOST_NEIGHBORS / inside)))
-        search = NeighborSearch(np.ascontiguousarray(search.points[part]), None, search.threads)
+        search = NeighborSearch(np.ascontiguousarray(search.points[part]), None, search.n_jobs)
     surface = fit_surface(search, (origin, axes), dim, h2)
     return replace(surface, noise_std=sigma)
 
@@ -463,7 +463,7 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     Never compared with the whole cloud: where points are sparse, patches are less exact. Points of a large piece
     are not outliers, wherever it is.
     """
-    placed = surface.project(search.points, search.threads)
+    placed = surface.project(search.points, search.n_jobs)
     squares = ((search.points - placed) ** 2).sum(axis=1)
     normal_axes = search.points.shape[1] - surface.dim
     distances, near = around(search)

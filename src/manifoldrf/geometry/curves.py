@@ -43,7 +43,7 @@ class Curve:
     lengths: FloatArray
     closed: FloatArray
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         k, c = len(self.places), len(self.lengths)
         check_shape("arcs", self.arcs, (k,))
         check_shape("pieces", self.pieces, (k,))
@@ -247,7 +247,7 @@ class CurveNodes(AbstractNodes):
     surface: Any = None
     dim: int = 1
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         n = len(self.points)
         for name in ("arcs", "pieces", "volumes"):
             check_shape(name, getattr(self, name), (n,))

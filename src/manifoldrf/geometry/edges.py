@@ -11,8 +11,8 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial import cKDTree
 
-from manifoldrf._validation import FloatArray, IntArray, check_finite
-from manifoldrf.geometry.csr import check_shape, components_of
+from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf.geometry.csr import components_of
 from manifoldrf.geometry.neighbors import farthest_first
 from manifoldrf.geometry.patches import LocalSurface
 
@@ -45,12 +45,6 @@ class Edge:
     along: FloatArray
     dim: int
     surface: LocalSurface | None = None
-
-    def __post_init__(self) -> None:
-        check_shape("normals", self.normals, self.places.shape)
-        check_shape("along", self.along, (len(self.places), self.dim - 1, self.places.shape[1]))
-        for name in ("places", "normals", "along"):
-            check_finite(getattr(self, name), name)
 
     @classmethod
     def none(cls, dim: int, n_coordinates: int) -> "Edge":

@@ -79,7 +79,7 @@ class AbstractExtension(abc.ABC):
     """
 
     @abc.abstractmethod
-    def affinities(self, queries: FloatArray) -> Any:
+    def affinities(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """Affinities of new points to the nodes, a nonnegative CSR array of shape (len(queries), n_nodes)."""
 
     @abc.abstractmethod

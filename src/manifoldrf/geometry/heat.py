@@ -302,7 +302,7 @@ class HeatExtension(AbstractExtension):
     factors: FloatArray
     weights: FloatArray
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         n = len(self.nodes.points)
         check_positive_float(self.bandwidth, "bandwidth")
         check_positive_float(self.radius, "radius")
@@ -314,9 +314,9 @@ class HeatExtension(AbstractExtension):
         if self.nodes.points.shape != (n, d):
             reject("nodes", f"{n} points with {d} coordinates", f"shape {self.nodes.points.shape}")
 
-    def affinities(self, queries: FloatArray) -> Any:
+    def affinities(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
-        rows, nodes, values = self.nodes.steps_from(queries, self.radius, self.bandwidth)
+        rows, nodes, values = self.nodes.steps_from(queries, self.radius, self.bandwidth, n_jobs)
         indptr = np.searchsorted(rows, np.arange(len(queries) + 1))
         loops.heat_steps(indptr, nodes, self.factors, self.weights, self.bandwidth, values)  # in place of squares
         found = make_csr(values, nodes, indptr, len(self.weights))

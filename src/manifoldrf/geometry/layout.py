@@ -164,7 +164,7 @@ class EvenNodes(AbstractNodes):
     layers: "Layers | None" = None
     volumes = None  # follow from the steps
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         (n, r), g, d = self.inner.shape, len(self.own), self.dim
         check_shape("images", self.images, (g, r))
         check_shape("axes", self.axes, (len(self.origin), r))
@@ -256,14 +256,14 @@ class EvenNodes(AbstractNodes):
         if len(self.frames) and len(z):
             nearest = np.asarray(self._tree.query(inside, workers=n_jobs)[1])
         found = self._steps(inside, nearest, radius, s2, n_jobs)
-        return found if self.layers is None else self.layers.cut_from(inside, found, s2)
+        return found if self.layers is None else self.layers.cut_from(inside, found, s2, n_jobs)
 
     @cached_property
     def _tree(self) -> cKDTree:
         return cKDTree(self.inner)
 
     def _steps(self, z: FloatArray, at: IntArray, radius: float, s2: float, n_jobs: int) -> Steps:
-        found = self.search.within(z, radius)
+        found = self.search.within(z, radius, n_jobs)
         squares = found.distances**2
         if len(self.frames):
             given = z, self.search.points, found.rows, found.columns, at, self.frames, self.ricci, s2, squares
@@ -288,7 +288,7 @@ class Layers:
     search: NeighborSearch
     joined: Any
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         n = len(self.search.points)
         check_csr("joined", self.joined, (n, n))
 
@@ -297,7 +297,7 @@ class Layers:
         keep = np.asarray(self.joined[steps.rows, steps.nodes]).ravel() > 0
         return Steps(steps.rows[keep], steps.nodes[keep], steps.squares[keep])
 
-    def cut_from(self, z: FloatArray, steps: Steps, s2: float) -> Steps:
+    def cut_from(self, z: FloatArray, steps: Steps, s2: float, n_jobs: int) -> Steps:
         """The same from points. A node joined to a share of the nodes nearest to a point counts as farther away.
 
         Steps therefore fade out where a point moves from one layer to another.
@@ -306,7 +306,7 @@ class Layers:
             return steps
         n = len(self.search.points)
         k = min(6, n - 1)
-        distances, near = self.search.knn(z, k + 1)
+        distances, near = self.search.knn(z, k + 1, n_jobs)
         votes = np.maximum(1 - distances[:, :k] / np.maximum(distances[:, k:], 1e-300), 0.0) ** 2 + 1e-12
         votes /= votes.sum(axis=1, keepdims=True)
         voters = make_csr(votes.ravel(), near[:, :k].ravel(), k * np.arange(len(z) + 1), n)

@@ -154,7 +154,7 @@ class MeshNodes(AbstractNodes):
     dim: int = 2
     volumes = None  # follow from the steps
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         n, g = len(self.points), len(self.own)
         check_shape("points", self.points, (n, 3))
         check_shape("images", self.images, (g, 3))
@@ -229,12 +229,12 @@ class MeshNodes(AbstractNodes):
 
     def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps between nodes along the surface; images take up what would leave it."""
-        del n_jobs
-        return self._steps(self.points, self.detours, radius)
+        del s2
+        return self._steps(self.points, self.detours, radius, n_jobs)
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from the nearest points of the surface, through the corners of the face of a point."""
-        del s2, n_jobs
+        del s2
         if not len(z):
             return Steps(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         nearest = self.surface_mesh.closest_points(z)
@@ -246,10 +246,10 @@ class MeshNodes(AbstractNodes):
         known.data = np.ones_like(known.data)
         reached, longer = voters @ known, voters @ self.detours
         longer.data = longer.data / reached.data  # the mean over corners from which a node is reached
-        return self._steps(nearest.points, longer.tocsr(), radius)
+        return self._steps(nearest.points, longer.tocsr(), radius, n_jobs)
 
-    def _steps(self, z: FloatArray, detours: Any, radius: float) -> Steps:
-        found = self.search.within(np.ascontiguousarray(z), radius)
+    def _steps(self, z: FloatArray, detours: Any, radius: float, n_jobs: int) -> Steps:
+        found = self.search.within(np.ascontiguousarray(z), radius, n_jobs)
         if not len(found.rows):  # an empty selection of a sparse matrix is sparse
             return Steps(*found)
         n = len(self.points)

@@ -4,7 +4,7 @@ Searches are exact. Within a radius, in at most three dimensions, nodes
 are sorted into cells of that size.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
-from manifoldrf._codec import stored
+from manifoldrf._codec import UNSTORED, stored
 from manifoldrf._native import arrays, loops
-from manifoldrf._runtime import SEARCH_JOBS, map_threads, require, thread_pool
+from manifoldrf._runtime import map_threads, require, thread_pool
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -26,7 +26,7 @@ from manifoldrf._validation import (
     check_spread,
     reject,
 )
-from manifoldrf.geometry.csr import check_shape, csr_parts, symmetric
+from manifoldrf.geometry.csr import csr_parts, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 
@@ -83,25 +83,16 @@ class NeighborSearch:
         Valid points, as returned by ``check_points``.
     metric : AbstractManifold, optional
         Measure distances along this manifold instead of in the ambient space.
-    n_jobs : int, optional
-        Threads of the search, -1 for all cores; one by default. Results do not depend on it.
+    n_jobs : int
+        Threads, unless a search is told otherwise; results do not depend on it. Not kept in files.
     """
 
     points: FloatArray
     metric: AbstractManifold | None = None
-    n_jobs: int | None = None
+    n_jobs: int = field(default=1, metadata=UNSTORED)
 
-    def check(self, n: int, d: int) -> None:
-        """Raise unless there are n finite points with d coordinates, on the metric if there is one."""
-        check_shape("points", self.points, (n, d))
+    def _check_loaded(self) -> None:
         check_on_metric(self.points, self.metric)
-
-    @property
-    def threads(self) -> int:
-        """Number of threads: set by the caller, else by the search; at least 1."""
-        asked = SEARCH_JOBS.get()
-        n_jobs = self.n_jobs if asked is None else asked
-        return 1 if n_jobs is None else check_jobs(n_jobs)
 
     @cached_property
     def tree(self) -> Any:
@@ -113,18 +104,20 @@ class NeighborSearch:
         inside = np.minimum(np.mod(self.points, np.where(box > 0, box, 1.0)), np.nextafter(box, 0.0))
         return cKDTree(np.where(box > 0, inside, self.points), boxsize=box)
 
-    def knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+    def knn(self, queries: FloatArray, k: int, n_jobs: int | None = None) -> tuple[FloatArray, IntArray]:
         """Distances and positions, both (n, k), of the k nearest nodes, nearest first."""
+        threads = n_jobs or self.n_jobs
         if self.metric is not None:
-            return self._metric_knn(self.metric, queries, k)
+            return self._metric_knn(self.metric, queries, k, threads)
         n, d = self.points.shape
         if d >= _DENSE_DIM and n in _DENSE_POINTS and len(queries):
-            return self._dense_knn(queries, k)
-        workers = self.threads if len(queries) * k > _FEW else 1
-        distances, columns = self.tree.query(queries, k=k, workers=workers)
+            return self._dense_knn(queries, k, threads)
+        distances, columns = self.tree.query(queries, k=k, workers=threads if len(queries) * k > _FEW else 1)
         return distances.reshape(len(queries), k), columns.reshape(len(queries), k)
 
-    def _metric_knn(self, metric: AbstractManifold, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+    def _metric_knn(
+        self, metric: AbstractManifold, queries: FloatArray, k: int, n_jobs: int
+    ) -> tuple[FloatArray, IntArray]:
         """Candidates in coordinates, re-ranked along the manifold until no better node can be outside."""
         n = len(self.points)
         distances = np.zeros((len(queries), k))
@@ -132,7 +125,7 @@ class NeighborSearch:
         open_rows = np.arange(len(queries))
         n_candidates = min(n, 2 * k + 8)
         while open_rows.size:
-            near, index = self.tree.query(queries[open_rows], k=n_candidates, workers=self.threads)
+            near, index = self.tree.query(queries[open_rows], k=n_candidates, workers=n_jobs)
             near, index = near.reshape(open_rows.size, -1), index.reshape(open_rows.size, -1)  # (r, c)
             along = metric.paired_distance(queries[open_rows, None, :], self.points[index])
             rank = np.argsort(along, axis=1, kind="stable")[:, :k]
@@ -143,7 +136,7 @@ class NeighborSearch:
             n_candidates = min(n, 2 * n_candidates)
         return distances, columns
 
-    def _dense_knn(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+    def _dense_knn(self, queries: FloatArray, k: int, n_jobs: int) -> tuple[FloatArray, IntArray]:
         """Compare with all nodes, by matrix products: in many dimensions a tree visits most of them anyway."""
         from sklearn.neighbors import NearestNeighbors
         from threadpoolctl import threadpool_limits
@@ -161,18 +154,19 @@ class NeighborSearch:
             return np.take_along_axis(gaps, rank, axis=1), np.take_along_axis(columns, rank, axis=1)
 
         blocks = [queries[start : start + _ROWS_AT_ONCE] for start in range(0, len(queries), _ROWS_AT_ONCE)]
-        found = map_threads(nearest, blocks or [queries], self.threads)
+        found = map_threads(nearest, blocks or [queries], n_jobs)
         return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 
-    def within(self, queries: FloatArray, radius: float) -> Pairs:
+    def within(self, queries: FloatArray, radius: float, n_jobs: int | None = None) -> Pairs:
         """All query-node pairs at most ``radius`` apart, sorted by query."""
+        threads = n_jobs or self.n_jobs
         cells = self.cells(radius) if self.metric is None else None
         if cells is not None:
-            return _pairs_in_cells(np.ascontiguousarray(queries), cells, self.threads)
+            return _pairs_in_cells(np.ascontiguousarray(queries), cells, threads)
         parts = map_threads(
-            lambda start: self._within_chunk(queries[start : start + _CHUNK], radius, start),
+            lambda start: self._within_chunk(queries[start : start + _CHUNK], radius, start, threads),
             range(0, len(queries), _CHUNK),  # for any number of threads: the order within a row depends on it
-            self.threads if self.metric is None else 1,  # with a metric the tree itself uses threads
+            threads if self.metric is None else 1,  # with a metric the tree itself uses threads
         )
         rows, columns, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
@@ -186,13 +180,13 @@ class NeighborSearch:
             self.__dict__["_kept_cells"] = kept
         return kept[1]
 
-    def _within_chunk(self, queries: FloatArray, radius: float, offset: int) -> Pairs:
+    def _within_chunk(self, queries: FloatArray, radius: float, offset: int, n_jobs: int) -> Pairs:
         if self.metric is None:
             found = cKDTree(queries).sparse_distance_matrix(self.tree, radius, output_type="coo_matrix")
             return Pairs(found.row.astype(np.int64) + offset, found.col.astype(np.int64), found.data)
         reach = self.metric.reach(queries, np.full(len(queries), radius))
         # The ball only bounds the candidates, so it may be slightly too large but not too small.
-        lists = self.tree.query_ball_point(queries, reach * (1 + 1e-12), workers=self.threads)
+        lists = self.tree.query_ball_point(queries, reach * (1 + 1e-12), workers=n_jobs)
         rows = np.repeat(np.arange(len(queries)), [len(found) for found in lists])
         columns = np.concatenate([np.asarray(found, dtype=np.int64) for found in lists])
         # Both are valid points; checking every pair again would take half of the time.
@@ -202,7 +196,7 @@ class NeighborSearch:
 
 
 def search_of(
-    points: "ArrayLike | NeighborSearch", metric: AbstractManifold | None, n_jobs: int | None, *, min_rows: int
+    points: "ArrayLike | NeighborSearch", metric: AbstractManifold | None, n_jobs: int, *, min_rows: int
 ) -> "NeighborSearch":
     """Return a search over a checked copy of the points; a given search is used unchanged."""
     if isinstance(points, NeighborSearch):
@@ -213,7 +207,7 @@ def search_of(
         if not isinstance(metric, AbstractManifold):
             reject("metric", "None or a manifold", repr(metric), TypeError)
         cloud = metric.check(cloud, "points")
-    return NeighborSearch(cloud, metric, n_jobs if n_jobs in (None, -1) else check_jobs(n_jobs))
+    return NeighborSearch(cloud, metric, check_jobs(n_jobs))
 
 
 def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None:
@@ -339,7 +333,7 @@ def estimate_dimension(points: ArrayLike | NeighborSearch, *, metric: AbstractMa
     >>> estimate_dimension(Sphere().sample(2000, seed=0))
     2
     """
-    search = search_of(points, metric, None, min_rows=3)
+    search = search_of(points, metric, 1, min_rows=3)
     inner, outer, growth = _radii(search)
     if (inner == 0).any():  # duplicates hide how a neighbourhood grows
         search = NeighborSearch(np.unique(search.points, axis=0), search.metric)

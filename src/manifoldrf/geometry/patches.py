@@ -62,7 +62,7 @@ class LocalSurface:
     widths: FloatArray
     noise_std: float = 0.0
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         m, r = self.means.shape if self.means.ndim == 2 else (0, 0)
         dim = self.frames.shape[-1] if self.frames.ndim == 3 else 0
         if min(m, r, dim) < 1:
@@ -71,7 +71,7 @@ class LocalSurface:
         check_shape("frames", self.frames, (m, r, dim))
         check_shape("bends", self.bends, (m, n_terms(dim), r))
         check_shape("widths", self.widths, (m,))
-        self.centres.check(m, r)
+        check_shape("centres", self.centres.points, (m, r))
         check_real(self.noise_std, "noise_std", NONNEGATIVE)
         for name in ("origin", "axes", "means", "frames", "bends", "widths"):
             check_finite(getattr(self, name), name)
@@ -113,7 +113,7 @@ class LocalSurface:
         spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
         places = np.ascontiguousarray(queries)
         quick_map(lambda span: loops.into_axes(places, self.origin, self.axes, inside, *span), spans, n_jobs)
-        distances, near = self.centres.knn(inside, min(_BLENDED, len(self.means)))
+        distances, near = self.centres.knn(inside, min(_BLENDED, len(self.means)), n_jobs)
         # The tree returns an index beyond the last where squared distances overflow.
         near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.means) - 1)
         given = inside, near, np.ascontiguousarray(distances), *patches, _LARGEST_COORDINATE, self.origin, self.axes
@@ -159,7 +159,7 @@ def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], di
     h2 : float
         Squared bandwidth.
     """
-    points, threads = search.points, search.threads
+    points, threads = search.points, search.n_jobs
     usable = np.flatnonzero(loneliness(*around(search)) < 1.7)  # lonelier points may be outliers
     centres = usable[_centres(points[usable], h2)]
     at = points[centres]
@@ -217,7 +217,7 @@ def fit_patches(
             distances, near = distances[:, 1:], near[:, 1:]
         return _fit_block(points[near], distances**2, dim, h2, min(needed, k - 1))
 
-    parts = map_threads(work, blocks, search.threads)
+    parts = map_threads(work, blocks, search.n_jobs)
     return Patches(*(np.ascontiguousarray(np.concatenate(part)) for part in zip(*parts, strict=True)))
 
 

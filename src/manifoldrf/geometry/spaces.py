@@ -304,7 +304,7 @@ class PointNodes(AbstractNodes):
     volumes: FloatArray | None = None
     is_even = False
 
-    def __post_init__(self) -> None:
+    def _check_loaded(self) -> None:
         check_integer(self.dim, "dim", 1)
         if self.volumes is not None:
             check_amounts("volumes", self.volumes, len(self.search.points))
@@ -354,6 +354,6 @@ class PointNodes(AbstractNodes):
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from points to nodes."""
-        del s2, n_jobs
-        rows, nodes, distances = self.search.within(z, radius)
+        del s2
+        rows, nodes, distances = self.search.within(z, radius, n_jobs)
         return Steps(rows, nodes, distances**2)
