@@ -476,6 +476,8 @@ class Writer:
         head = ["windows, coordinates", "raw descriptors", RECIPE, LIBRARY]
         published = [w.paper("brodatz", 1, name, "accuracy") for name in ("raw", "MRF std")]
         distance = w.join([accuracy(large, "as they are", method, "euclidean") for method in methods])
+        columns = w.config("brodatz", "n_features")
+        anchors = f", {w.show(columns)} random anchors" if columns else ""
         seeds = [
             w.span(row["seeds"] for row in rows if (row["method"] == RECIPE) == learned)
             for learned in (False, True)
@@ -486,8 +488,8 @@ class Writer:
             f"coordinates: its source has a commented-out row “MRF std” of {published[1]}. The small windows were chosen by "
             "that on other draws, the larger ones on photographs. Each method decides by distance, cosine or inner "
             "product, whichever recognises most labelled windows; by distance alone, windows of "
-            f"{w.show(large)}: {distance} (raw / recipe / library). The library's features are powers of the walk on the "
-            f"cloud, not learned. The recipe had {w.training('brodatz')} and {seeds[1]} draws, the others {seeds[0]}."
+            f"{w.show(large)}: {distance} (raw / recipe / library). The library's features are powers of the "
+            f"walk, not learned. The recipe had {w.training('brodatz')}{anchors} and {seeds[1]} draws, the others {seeds[0]}."
         )
         return [
             Item(
