@@ -310,14 +310,10 @@ def exact_rbf(task: Task) -> Candidates:
 
 
 def fill_learned(task: Task, settings: LearnedSettings, seed: int) -> FloatArray:
-    """The paper's recipe: walks, its network, uniform anchors; tau is not tuned.
-
-    The field is divided by the roots of the degrees at both ends, so a source counts with its degree.
-    """
+    """The paper's recipe: walks, its network, uniform anchors; tau is not tuned."""
     learned = learn_field(task.points, len(task.points), settings, seed)
     rows = learned.features(task.points, seed)
-    weights = Weights(rows, rows[task.visible], task.graph.degrees[task.visible])
-    return weights.reconstruct(task.known, np.arange(len(task.visible)), task.masked)
+    return _of_surface(task, rows).reconstruct(task.known, np.arange(len(task.visible)), task.masked)
 
 
 NYSTROM, RBF, HEAT = "geodesic Nystrom", "exact RBF", "exact heat"

@@ -158,7 +158,7 @@ def _measure(
         rows += [own[1] | surface.time(own[0], spectral_s)]
         rows += [library[1] | surface.new_points(library[0], config.t) | surface.time(library[0], spectral_s)]
         tables["surfaces"] = [{"surface": name} | found for found in rows]
-        arrays |= surface.drawn({"network": recipe, "default": own[0]})
+        arrays |= surface.drawn(recipe)
     return tables | {"recipe": [row]}, arrays
 
 
@@ -291,7 +291,7 @@ class _Surface:
         return float(np.median(times))
 
     # ------------------------------------------------------------------------------------------------ figures
-    def drawn(self, models: dict[str, ManifoldRandomFeatures]) -> dict[str, FloatArray]:
+    def drawn(self, recipe: ManifoldRandomFeatures) -> dict[str, FloatArray]:
         """Data of the pictures: fields and kernels of one node that faces the viewer, and pairs of values."""
         source = [int(np.argmax(self.points @ np.array([0.82, 0.33, 0.47])))]
         unit = float(np.exp(TAU / 2))  # the paper omits the factor e^(-tau / 2)
@@ -303,9 +303,7 @@ class _Surface:
         arrays = {"points": self.points, "source": self.points[source], "truth": truth.ravel()[shown]}
         arrays["signature"] = unit * np.asarray(half.matrix(self.graph, rows=source))[0]
         arrays["kernel"] = np.asarray(self.kernel.matrix(self.graph, cols=source))[:, 0]
-        for name, model in models.items():
-            arrays[f"{name}_field"] = unit * np.asarray(model.transform(self.points[source]))[0]
-            arrays[f"{name}_kernel"] = np.asarray(model.kernel_matrix(self.points, self.points[source]))[:, 0]
-            values = unit * np.asarray(model.transform(self.points[rows]))
-            arrays[f"{name}_values"] = values.ravel()[shown]
+        arrays["network_field"] = unit * np.asarray(recipe.transform(self.points[source]))[0]
+        arrays["network_kernel"] = np.asarray(recipe.kernel_matrix(self.points, self.points[source]))[:, 0]
+        arrays["network_values"] = unit * np.asarray(recipe.transform(self.points[rows])).ravel()[shown]
         return {f"{self.name}_{key}": value for key, value in arrays.items()}
