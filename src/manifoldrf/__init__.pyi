@@ -8,11 +8,11 @@ from .applications.neighbors import KernelNeighborsClassifier as KernelNeighbors
 from .applications.regression import ManifoldGaussianProcess as ManifoldGaussianProcess
 from .applications.regression import ManifoldRidge as ManifoldRidge
 from .explorer.page import explore as explore
+from .features.feature_map import FarQueryWarning as FarQueryWarning
 from .features.graph_features import GraphRandomFeatures as GraphRandomFeatures
-from .features.graph_kernel import FarQueryWarning as FarQueryWarning
-from .features.graphs import HeatGraph as HeatGraph
-from .features.graphs import KnnGraph as KnnGraph
-from .features.graphs import MeshGraph as MeshGraph
+from .features.graph_kernel import HeatGraph as HeatGraph
+from .features.graph_kernel import KnnGraph as KnnGraph
+from .features.graph_kernel import MeshGraph as MeshGraph
 from .features.manifold_features import ManifoldRandomFeatures as ManifoldRandomFeatures
 from .features.manifold_features import heat_signature as heat_signature
 from .geometry.builders import grid_graph as grid_graph

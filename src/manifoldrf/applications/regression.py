@@ -35,10 +35,10 @@ from manifoldrf._validation import (
 )
 from manifoldrf.applications import processes
 from manifoldrf.applications.saving import SavedEstimator
-from manifoldrf.features.fit import FitOptions, FrozenParamsMixin, discretise, spacing_of
+from manifoldrf.features.feature_map import FarQueryWarning
+from manifoldrf.features.fit import FitOptions, FrozenParamsMixin, spacing_of
 from manifoldrf.features.graph_features import GraphRandomFeatures, check_nodes
-from manifoldrf.features.graph_kernel import FarQueryWarning
-from manifoldrf.features.graphs import HeatGraph
+from manifoldrf.features.graph_kernel import HeatGraph, build_graph, resolve_kernel
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures, estimator_points, shortened
 from manifoldrf.features.times import check_times
 from manifoldrf.geometry.csr import as_dense, check_shape
@@ -551,7 +551,9 @@ class _Stretched:
             n_jobs=check_jobs(model.n_jobs),
             verbose=model.verbose,
         )
-        self.problem = discretise(space, FitOptions.of(self.template.get_params(deep=False), streams))[0]
+        given = FitOptions.of(self.template.get_params(deep=False), streams)
+        built = build_graph(space, given.kernel, given.graph, given.n_jobs)
+        self.problem = resolve_kernel(built, space, streams)[0]
         if self.problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{self.problem.stated}. {ASYMMETRIC}")
         self.optimize, self.features = optimize, self.template

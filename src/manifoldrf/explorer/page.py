@@ -30,8 +30,7 @@ from manifoldrf._colours import DIVERGING, GREY, SEQUENTIAL
 from manifoldrf._files import as_path, atomic_path, escaped, output_file, visible
 from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_integer, check_jobs, check_points, reject
-from manifoldrf.features.feature_map import FeatureMap
-from manifoldrf.features.graph_kernel import Teaching, signature_table, warn_of_far
+from manifoldrf.features.feature_map import FeatureMap, Teaching, signature_table, warn_of_far
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures, shortened
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.meshes import TriangleMesh, has_repeats, is_doubled

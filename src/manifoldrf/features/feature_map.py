@@ -1,4 +1,4 @@
-"""From points to features: rules, their products with tables, and the fitted map with its units.
+"""From points to features: tables of signatures, rules, their products, and the fitted map with its units.
 
 Every rule gives a sparse row that sums to one over nodes near z: one step of the walk, interpolation weights, or
 barycentric weights. Features are such rows times a table.
@@ -16,15 +16,115 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
-from manifoldrf._runtime import Progress, one_blas_thread, quick_map, quiet_underflow, silent
+from manifoldrf._random import SeedLike
+from manifoldrf._runtime import (
+    ManifoldWarning,
+    Progress,
+    one_blas_thread,
+    quick_map,
+    quiet_underflow,
+    silent,
+    warn_user,
+)
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices, check_integer, check_real, reject
-from manifoldrf.features.graph_kernel import GraphKernel, warn_of_far
-from manifoldrf.geometry.csr import as_dense, check_amounts, check_csr, csr_parts, product_above
+from manifoldrf.features.graph_kernel import GraphKernel
+from manifoldrf.geometry.csr import (
+    as_dense,
+    check_amounts,
+    check_csr,
+    csr_parts,
+    product_above,
+    reciprocal,
+    row_peaks,
+    select_entries,
+)
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import Cells, NeighborSearch, visiting_order
+from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.paper import NetworkField
+from manifoldrf.signatures import Exact, choose_form, compute_signatures, row_memory
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """How signatures are computed: the corresponding arguments of :func:`compute_signatures`."""
+
+    teacher: Any = "auto"
+    seed: SeedLike = None
+    n_jobs: int = 1
+    progress: Progress = silent
+
+
+# Entries below this share of the largest in their column are dropped from tables that one more step follows: the
+# kernel changes by a similar share, and the table becomes a quarter smaller.
+STEP_SHARE = 3e-6
+
+
+def signature_table(
+    kernel: GraphKernel,
+    series: AbstractKernel,
+    starts: IntArray,
+    anchors: IntArray,
+    teaching: Teaching,
+    share: float = 1e-7,
+) -> Any:
+    """Entries (starts, anchors) of a series of W, divided by sqrt(mu) at both ends: CSR of shape (s, m).
+
+    A series of a symmetric matrix is symmetric, so rows are computed from the smaller of the two sets. Entries
+    below a share of the largest in their column are dropped: a thousand of them at 1e-7 change a kernel by less
+    than a millionth.
+    """
+    graph, teacher = kernel.graph, teaching.teacher
+    backwards = len(anchors) < len(starts)
+    sources, targets = (anchors, starts) if backwards else (starts, anchors)
+    everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
+    inverse = reciprocal(np.sqrt(kernel.measure))  # nodes without measure reach nothing
+    if isinstance(teacher, str):  # "auto" or "exact"
+        teacher = Exact(1e-7, choose_form(graph, series, len(sources), 1e-7, 2**32))  # kept rows are smaller
+    size = len(sources)
+    if not callable(teacher):  # a function given by the user is called once for all sources
+        dense = teacher == Exact(1e-7, "dense") or 8 * graph.n_nodes * size <= 2**28
+        size = max(1, int(2**28 / (8.0 * graph.n_nodes if dense else row_memory(graph, series))))
+    blocks: list[Any] = []  # of sources, such that each fits in memory
+
+    def progress(what: str, done: int, total: int) -> None:
+        if what == "signatures":  # other stages have their own totals
+            done, total = done + len(blocks) * size, len(sources)
+        teaching.progress(what, done, total)
+
+    for start in range(0, len(sources), size):
+        some = sources[start : start + size]
+        found = compute_signatures(
+            graph,
+            series,
+            some,
+            teacher=teacher,
+            asymmetric=True,  # the series itself, not its root
+            seed=teaching.seed,
+            n_jobs=teaching.n_jobs,
+            progress=progress,
+        )
+        rows = sparse.csr_array(found.rows if everything else found.rows[:, targets])
+        rows = rows if rows.data.flags.writeable else rows.copy()
+        rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
+        rows.data *= inverse[targets][rows.indices]
+        if backwards:  # rows from anchors are whole columns of the result
+            rows = select_entries(rows, rows.data, np.abs(rows.data) > share * row_peaks(rows))
+        blocks.append(rows)
+    table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
+    blocks.clear()
+    return table.T.tocsr() if backwards else without_negligible(table, share)
+
+
+def without_negligible(matrix: Any, share: float) -> Any:
+    """Drop entries far below the largest in their column; the result has sorted columns."""
+    peaks = np.zeros(matrix.shape[1])
+    np.maximum.at(peaks, matrix.indices, np.abs(matrix.data))
+    result = select_entries(matrix, matrix.data, np.abs(matrix.data) > share * peaks[matrix.indices])
+    result.sort_indices()
+    return result
 
 
 class PointRule(Protocol):
@@ -591,3 +691,48 @@ class FeatureMap:
         if whole is not None:
             return whole
         return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
+
+
+class FarQueryWarning(ManifoldWarning):
+    """Some transformed points are not on the space: their features fade to zero.
+
+    Parameters
+    ----------
+    fading : int
+        Number of points that are away from the space.
+    gone : int
+        Number of those whose features are zero.
+    total : int
+        Number of all transformed points.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from manifoldrf import FarQueryWarning, HeatKernel, ManifoldRandomFeatures, Sphere
+    >>> features = ManifoldRandomFeatures(HeatKernel(0.1)).fit(Sphere())
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", FarQueryWarning)
+    ...     far = features.transform([[0.0, 0.0, 3.0]])
+    >>> float(far.max()), len(caught)
+    (0.0, 1)
+    """
+
+    def __init__(self, fading: int, gone: int, total: int) -> None:
+        super().__init__(fading, gone, total)
+        self.fading, self.gone, self.total = fading, gone, total
+
+    @property
+    def count(self) -> str:
+        """The numbers of points, as a sentence."""
+        text = f"{self.fading} of {self.total} points are away from the space, so their features fade"
+        return f"{text}; those of {self.gone} are zero." if self.gone else f"{text}."
+
+    def __str__(self) -> str:
+        return f"{self.count} `distance_to_space` says how far they are."
+
+
+def warn_of_far(window: FloatArray) -> None:
+    """Warn once about all queries that are away from the space."""
+    fading, gone = int(np.count_nonzero(window < 1)), int(np.count_nonzero(window == 0))
+    if fading:
+        warn_user(FarQueryWarning(fading, gone, len(window)))

@@ -27,16 +27,30 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, warn
-from manifoldrf.features.feature_map import FeatureMap, WalkStep, interpolation_rule, symmetric_product
-from manifoldrf.features.graph_kernel import STEP_SHARE, GraphKernel, Teaching, signature_table
-from manifoldrf.features.graphs import HeatGraph, KnnGraph, MeshGraph, build_graph, function_values
+from manifoldrf.features.feature_map import (
+    STEP_SHARE,
+    FeatureMap,
+    Teaching,
+    WalkStep,
+    interpolation_rule,
+    signature_table,
+    symmetric_product,
+)
+from manifoldrf.features.graph_kernel import (
+    GraphKernel,
+    HeatGraph,
+    KnnGraph,
+    MeshGraph,
+    build_graph,
+    function_values,
+    resolve_kernel,
+)
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.geometry.graphs import Graph, farthest_nodes, nearest_sources
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import thin
-from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
+from manifoldrf.kernels.abstract_kernel import FrozenParams
 from manifoldrf.kernels.named_kernels import HeatKernel, shifted
-from manifoldrf.kernels.series import SeriesFit, SeriesKernel
 from manifoldrf.metrics import frobenius, relative_error
 from manifoldrf.paper import Network, TrainingInfo, fit_network
 from manifoldrf.signatures import check_kernel, check_teacher, row_memory
@@ -156,7 +170,9 @@ class FitRecord:
 
 def fit_features(space: Any, options: FitOptions) -> tuple[FeatureMap, FitRecord]:
     """Fit features to a space, as returned by ``check_space``."""
-    kernel, notes, series_error = discretise(space, options)
+    with stage_of(options.progress, "graph"):
+        built = build_graph(space, options.kernel, options.graph, options.n_jobs)
+    kernel, notes, series_error = resolve_kernel(built, space, options.streams)
     with stage_of(options.progress, "anchors"):
         anchors = choose_anchors(kernel, options)
     with stage_of(options.progress, "weights"):
@@ -179,68 +195,6 @@ def fit_features(space: Any, options: FitOptions) -> tuple[FeatureMap, FitRecord
     if options.normalize:
         map_ = map_.normalized(options.n_jobs)
     return map_, FitRecord(notes, field, quadrature.method, error, series_error, training)
-
-
-def discretise(space: Any, options: FitOptions) -> tuple[GraphKernel, tuple[tuple[str, str], ...], float | None]:
-    """Build the graph of a space, as returned by ``check_space``, and resolve the kernel of the options on it.
-
-    Returns the kernel on the graph, texts for the summary, and the error of a series fitted to a function.
-    """
-    with stage_of(options.progress, "graph"):
-        graph, stated, dim, notes, known = build_graph(space, options.kernel, options.graph, options.n_jobs)
-    series_error = None
-    if isinstance(stated, AbstractKernel):
-        resolved = stated.resolve(graph, dim)
-        per_volume = resolved != stated
-        if per_volume and stated.shortest_time is None:
-            reject("kernel", "one with a `shortest_time`, because its `resolve` depends on the graph", stated)
-    else:
-        plain = GraphKernel(graph, SeriesKernel((1.0,)), SeriesKernel((1.0,)), dim, per_volume=True)
-        fit = _fit_series(stated, plain, options.streams)
-        stated = resolved = fit.kernel
-        per_volume, series_error = True, fit.held_out_error
-        text = f"fitted to the given function, relative error {series_error:.2g} on held-out pairs"
-        notes = (*notes, ("series", text))
-    manifold = space if isinstance(space, AbstractManifold) else None
-    kernel = GraphKernel(graph, stated, resolved, dim, per_volume, manifold, not resolved.is_positive, known)
-    if not kernel.width > 0:
-        rule = "one with a nonconstant term, on a graph with edges"
-        reject("kernel", rule, f"{resolved}, {kernel.width:g} wide")
-    return kernel, (*notes, ("dimension", str(dim))), series_error
-
-
-def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFit:
-    """Coefficients of the series closest to a symmetric function F(X, Y)."""
-    graph, measure = plain.graph, plain._volumes
-    rng = streams.generator("features.series")
-    rows: IntArray = rng.choice(graph.n_nodes, min(graph.n_nodes, 400), replace=False)
-    # Columns are rows, too: random points have pairs with themselves, where rough functions are hardest to follow.
-    columns: IntArray = rng.permutation(rows[:64])
-    values = function_values(function, graph.positions[rows], graph.positions[columns])
-    exchanged = function_values(function, graph.positions[columns], graph.positions[rows]).T
-    if not (values.any() and exchanged.any()):
-        reject("kernel", "a function that is not 0 everywhere", f"0 for all of {values.size} pairs of points")
-    largest = float(np.abs(values).max())
-    if not 1e-100 < largest < 1e100:  # squares would be out of range
-        reject("kernel", "a function whose largest value is from 1e-100 to 1e100", f"{largest:g}")
-    skew = relative_error(exchanged / largest, values / largest) / 2
-    roots = np.sqrt(measure)
-    targets = values * roots[rows][:, None] * roots[columns]
-    samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
-    # Tails of rough functions take long times: exp(-d / .4) at 4000 even nodes of the sphere is .25 off with two
-    # powers for each step, .04 with eight. A spike at the nodes would follow a rough function there, and only
-    # there.
-    degree = int(np.clip(8 * (graph.n_steps or 0), 24, 128))
-    fit = SeriesKernel.fit(graph, *samples, degree=degree, square=True, spike=False)
-    if fit.held_out_error > 0.05:  # a fitted square has nonnegative features, and is kept if it is nearly as good
-        free = SeriesKernel.fit(graph, *samples, degree=degree, spike=False)
-        fit = fit if fit.held_out_error <= 2 * free.held_out_error else free
-    # Half of the change if arguments are exchanged is rounding, or small compared with the misfit of the series.
-    if skew > np.clip(0.5 * fit.held_out_error, 1e-6, 0.01):
-        reject(
-            "kernel", "a symmetric function, F(x, y) = F(y, x)", f"one that changes by {2 * skew:.2g} if exchanged"
-        )
-    return fit
 
 
 def spacing_of(volume: float, m: int, dim: int) -> float:

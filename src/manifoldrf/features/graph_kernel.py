@@ -1,26 +1,161 @@
-"""A kernel on the graph of a space with the units of both, and tables of its signatures."""
+"""The kernel on the graph of a space: options of graphs, the graph that is built, and the units of both."""
 
+import dataclasses
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
+from scipy.spatial.distance import cdist
 from scipy.stats import chi2
 
 from manifoldrf._codec import UNSTORED, stored
-from manifoldrf._random import SeedLike
-from manifoldrf._runtime import ManifoldWarning, Progress, silent, warn_user
-from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
-from manifoldrf.geometry.csr import check_amounts, reciprocal, row_peaks, select_entries
+from manifoldrf._random import Streams
+from manifoldrf._runtime import warn_user
+from manifoldrf._validation import (
+    POSITIVE,
+    FloatArray,
+    IntArray,
+    Interval,
+    check_count,
+    check_integer,
+    check_option,
+    check_real,
+    check_spread,
+    reject,
+)
+from manifoldrf.geometry.builders import knn_graph, mesh_graph
+from manifoldrf.geometry.cleaning import check_noise
+from manifoldrf.geometry.csr import check_amounts
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.heat import HeatExtension
+from manifoldrf.geometry.heat import HeatExtension, check_steps, heat_graph, space_of
 from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
-from manifoldrf.geometry.neighbors import Sampling
-from manifoldrf.geometry.spaces import AbstractSpace
-from manifoldrf.kernels.abstract_kernel import AbstractKernel
-from manifoldrf.signatures import Exact, choose_form, compute_signatures, row_memory
+from manifoldrf.geometry.neighbors import NeighborSearch, Sampling, estimate_dimension
+from manifoldrf.geometry.spaces import AbstractSpace, PointSpace
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
+from manifoldrf.kernels.named_kernels import HeatKernel
+from manifoldrf.kernels.series import SeriesFit, SeriesKernel
+from manifoldrf.metrics import relative_error
+
+# Largest dimension of clouds that get a heat graph: with a given kernel, and without one, where clouds of real data
+# are too sparse (in 4 and 5 dimensions such graphs had two steps and were 30 to 170 % off).
+_MOST_DIMS, _MOST_DIMS_BY_DEFAULT = 5, 3
+_DEFAULT_STEPS = 20.0  # the paper's number of steps, for graphs that are not heat graphs
+
+
+def _check_metric(metric: Any) -> None:
+    if metric is not None and not isinstance(metric, AbstractManifold):
+        reject("metric", "None or a manifold", repr(metric), TypeError)
+
+
+@stored
+@dataclass(frozen=True, eq=False)
+class HeatGraph(FrozenParams):
+    """A graph whose walk is the heat flow of the space, as built by :func:`heat_graph`.
+
+    Parameters
+    ----------
+    n_nodes : int or {"auto", "all"}
+        Number of nodes; "auto": as many as the kernel needs.
+    n_steps : "auto" or even int
+        Steps that make up the heat time.
+    dim : int, optional
+        Intrinsic dimension; estimated by default.
+    metric : AbstractManifold, optional
+        Measure distances along this manifold.
+    noise_std : "auto" or float
+        Standard deviation of the noise in each coordinate of a cloud. Points and queries are moved onto the space,
+        and outliers are left out. "auto" finds the noise; 0 takes the points as they are.
+    volumes : array-like of shape (n,), optional
+        Volume of each point; estimated by default, known on named manifolds.
+
+    Examples
+    --------
+    >>> from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere
+    >>> graph = HeatGraph(n_nodes=2000, n_steps=8)
+    >>> ManifoldRandomFeatures(HeatKernel(0.05), "all", graph=graph).fit(Sphere()).graph_
+    Graph(2000 nodes, 111104 edges, points in R^3, n_steps=8)
+    """
+
+    n_nodes: int | str = "auto"
+    n_steps: int | str = "auto"
+    dim: int | None = None
+    metric: AbstractManifold | None = None
+    noise_std: float | str = "auto"
+    volumes: Any = None
+
+    def __post_init__(self) -> None:
+        check_count(self.n_nodes, "n_nodes", 3, ("auto", "all"))
+        check_steps(self.n_steps)
+        if self.dim is not None:
+            check_integer(self.dim, "dim", 1)
+        _check_metric(self.metric)
+        check_noise(self.noise_std)
+        fixed = self.metric is not None or self.volumes is not None
+        if fixed and self.noise_std not in ("auto", 0):
+            reject("noise_std", "'auto' or 0 with a metric or volumes", self.noise_std)
+
+    @property
+    def only_dim(self) -> bool:
+        """Whether nothing but the dimension is given."""
+        others = [part for part in dataclasses.fields(self) if part.name != "dim"]
+        return all(getattr(self, part.name) is part.default for part in others)
+
+
+@stored
+@dataclass(frozen=True, eq=False)
+class KnnGraph(FrozenParams):
+    """A graph of nearest neighbours of the points as they are, as built by :func:`knn_graph`.
+
+    Parameters
+    ----------
+    n_neighbors : int
+    bandwidth : {"median", "mean", "local"} or float, optional
+        By default "local" above 3 dimensions, else "median".
+    density_correction : float, optional
+        In [0, 1]; by default 1 for kernels in the manifold clock, which should not depend on the density of the
+        points, and 0 for others.
+    metric : AbstractManifold, optional
+        Measure distances along this manifold.
+
+    Examples
+    --------
+    >>> from manifoldrf import DiffusionKernel, KnnGraph, ManifoldRandomFeatures, Sphere
+    >>> ManifoldRandomFeatures(DiffusionKernel(20.0), graph=KnnGraph(n_neighbors=12)).fit(Sphere().grid(500)).graph_
+    Graph(500 nodes, 3105 edges, points in R^3)
+    """
+
+    n_neighbors: int = 8
+    bandwidth: str | float | None = None
+    density_correction: float | None = None
+    metric: AbstractManifold | None = None
+
+    def __post_init__(self) -> None:
+        check_integer(self.n_neighbors, "n_neighbors", 1)
+        if isinstance(self.bandwidth, str):
+            check_option(self.bandwidth, "bandwidth", ("median", "mean", "local"))
+        elif self.bandwidth is not None:
+            check_real(self.bandwidth, "bandwidth", POSITIVE)
+        if self.density_correction is not None:
+            check_real(self.density_correction, "density_correction", Interval(0.0, 1.0))
+        _check_metric(self.metric)
+
+
+@stored
+@dataclass(frozen=True, eq=False)
+class MeshGraph(FrozenParams):
+    """The edges of a mesh, as built by :func:`mesh_graph`.
+
+    Examples
+    --------
+    >>> from manifoldrf import DiffusionKernel, ManifoldRandomFeatures, MeshGraph, TriangleMesh
+    >>> corners = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    >>> mesh = TriangleMesh(corners, [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]])
+    >>> ManifoldRandomFeatures(DiffusionKernel(20.0), graph=MeshGraph()).fit(mesh).graph_.n_edges
+    6
+    """
 
 
 @stored
@@ -181,126 +316,277 @@ class GraphKernel:
         return np.asarray((1 - beyond) ** 2 * (1 + 2 * beyond))
 
 
-@dataclass(frozen=True)
-class Teaching:
-    """How signatures are computed: the corresponding arguments of :func:`compute_signatures`."""
-
-    teacher: Any = "auto"
-    seed: SeedLike = None
-    n_jobs: int = 1
-    progress: Progress = silent
+Notes = tuple[tuple[str, str], ...]  # names and texts, for the summary
 
 
-# Entries below this share of the largest in their column are dropped from tables that one more step follows: the
-# kernel changes by a similar share, and the table becomes a quarter smaller.
-STEP_SHARE = 3e-6
+class BuiltGraph(NamedTuple):
+    """A graph, the kernel as stated or chosen, the dimension, texts for the summary, and the space if known."""
+
+    graph: Graph
+    kernel: Any
+    dim: int
+    notes: Notes
+    space: AbstractSpace | None = None
 
 
-def signature_table(
-    kernel: GraphKernel,
-    series: AbstractKernel,
-    starts: IntArray,
-    anchors: IntArray,
-    teaching: Teaching,
-    share: float = 1e-7,
-) -> Any:
-    """Entries (starts, anchors) of a series of W, divided by sqrt(mu) at both ends: CSR of shape (s, m).
+def resolve_kernel(built: BuiltGraph, X: Any, streams: Streams) -> tuple[GraphKernel, Notes, float | None]:
+    """The kernel on the graph of a space, texts for the summary, and the error of a series fitted to a function."""
+    graph, stated, dim, notes, space = built
+    series_error = None
+    if isinstance(stated, AbstractKernel):
+        resolved = stated.resolve(graph, dim)
+        per_volume = resolved != stated
+        if per_volume and stated.shortest_time is None:
+            reject("kernel", "one with a `shortest_time`, because its `resolve` depends on the graph", stated)
+    else:
+        plain = GraphKernel(graph, SeriesKernel((1.0,)), SeriesKernel((1.0,)), dim, per_volume=True)
+        fit = _fit_series(stated, plain, streams)
+        stated = resolved = fit.kernel
+        per_volume, series_error = True, fit.held_out_error
+        text = f"fitted to the given function, relative error {series_error:.2g} on held-out pairs"
+        notes = (*notes, ("series", text))
+    manifold = X if isinstance(X, AbstractManifold) else None
+    kernel = GraphKernel(graph, stated, resolved, dim, per_volume, manifold, not resolved.is_positive, space)
+    if not kernel.width > 0:
+        rule = "one with a nonconstant term, on a graph with edges"
+        reject("kernel", rule, f"{resolved}, {kernel.width:g} wide")
+    return kernel, (*notes, ("dimension", str(dim))), series_error
 
-    A series of a symmetric matrix is symmetric, so rows are computed from the smaller of the two sets. Entries
-    below a share of the largest in their column are dropped: a thousand of them at 1e-7 change a kernel by less
-    than a millionth.
-    """
-    graph, teacher = kernel.graph, teaching.teacher
-    backwards = len(anchors) < len(starts)
-    sources, targets = (anchors, starts) if backwards else (starts, anchors)
-    everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
-    inverse = reciprocal(np.sqrt(kernel.measure))  # nodes without measure reach nothing
-    if isinstance(teacher, str):  # "auto" or "exact"
-        teacher = Exact(1e-7, choose_form(graph, series, len(sources), 1e-7, 2**32))  # kept rows are smaller
-    size = len(sources)
-    if not callable(teacher):  # a function given by the user is called once for all sources
-        dense = teacher == Exact(1e-7, "dense") or 8 * graph.n_nodes * size <= 2**28
-        size = max(1, int(2**28 / (8.0 * graph.n_nodes if dense else row_memory(graph, series))))
-    blocks: list[Any] = []  # of sources, such that each fits in memory
 
-    def progress(what: str, done: int, total: int) -> None:
-        if what == "signatures":  # other stages have their own totals
-            done, total = done + len(blocks) * size, len(sources)
-        teaching.progress(what, done, total)
-
-    for start in range(0, len(sources), size):
-        some = sources[start : start + size]
-        found = compute_signatures(
-            graph,
-            series,
-            some,
-            teacher=teacher,
-            asymmetric=True,  # the series itself, not its root
-            seed=teaching.seed,
-            n_jobs=teaching.n_jobs,
-            progress=progress,
+def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFit:
+    """Coefficients of the series closest to a symmetric function F(X, Y)."""
+    graph, measure = plain.graph, plain._volumes
+    rng = streams.generator("features.series")
+    rows: IntArray = rng.choice(graph.n_nodes, min(graph.n_nodes, 400), replace=False)
+    # Columns are rows, too: random points have pairs with themselves, where rough functions are hardest to follow.
+    columns: IntArray = rng.permutation(rows[:64])
+    values = function_values(function, graph.positions[rows], graph.positions[columns])
+    exchanged = function_values(function, graph.positions[columns], graph.positions[rows]).T
+    if not (values.any() and exchanged.any()):
+        reject("kernel", "a function that is not 0 everywhere", f"0 for all of {values.size} pairs of points")
+    largest = float(np.abs(values).max())
+    if not 1e-100 < largest < 1e100:  # squares would be out of range
+        reject("kernel", "a function whose largest value is from 1e-100 to 1e100", f"{largest:g}")
+    skew = relative_error(exchanged / largest, values / largest) / 2
+    roots = np.sqrt(measure)
+    targets = values * roots[rows][:, None] * roots[columns]
+    samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
+    # Tails of rough functions take long times: exp(-d / .4) at 4000 even nodes of the sphere is .25 off with two
+    # powers for each step, .04 with eight. A spike at the nodes would follow a rough function there, and only
+    # there.
+    degree = int(np.clip(8 * (graph.n_steps or 0), 24, 128))
+    fit = SeriesKernel.fit(graph, *samples, degree=degree, square=True, spike=False)
+    if fit.held_out_error > 0.05:  # a fitted square has nonnegative features, and is kept if it is nearly as good
+        free = SeriesKernel.fit(graph, *samples, degree=degree, spike=False)
+        fit = fit if fit.held_out_error <= 2 * free.held_out_error else free
+    # Half of the change if arguments are exchanged is rounding, or small compared with the misfit of the series.
+    if skew > np.clip(0.5 * fit.held_out_error, 1e-6, 0.01):
+        reject(
+            "kernel", "a symmetric function, F(x, y) = F(y, x)", f"one that changes by {2 * skew:.2g} if exchanged"
         )
-        rows = sparse.csr_array(found.rows if everything else found.rows[:, targets])
-        rows = rows if rows.data.flags.writeable else rows.copy()
-        rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
-        rows.data *= inverse[targets][rows.indices]
-        if backwards:  # rows from anchors are whole columns of the result
-            rows = select_entries(rows, rows.data, np.abs(rows.data) > share * row_peaks(rows))
-        blocks.append(rows)
-    table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
-    blocks.clear()
-    return table.T.tocsr() if backwards else without_negligible(table, share)
+    return fit
 
 
-def without_negligible(matrix: Any, share: float) -> Any:
-    """Drop entries far below the largest in their column; the result has sorted columns."""
-    peaks = np.zeros(matrix.shape[1])
-    np.maximum.at(peaks, matrix.indices, np.abs(matrix.data))
-    result = select_entries(matrix, matrix.data, np.abs(matrix.data) > share * peaks[matrix.indices])
-    result.sort_indices()
-    return result
-
-
-class FarQueryWarning(ManifoldWarning):
-    """Some transformed points are not on the space: their features fade to zero.
+def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
+    """Build the graph of a space for a kernel.
 
     Parameters
     ----------
-    fading : int
-        Number of points that are away from the space.
-    gone : int
-        Number of those whose features are zero.
-    total : int
-        Number of all transformed points.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from manifoldrf import FarQueryWarning, HeatKernel, ManifoldRandomFeatures, Sphere
-    >>> features = ManifoldRandomFeatures(HeatKernel(0.1)).fit(Sphere())
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always", FarQueryWarning)
-    ...     far = features.transform([[0.0, 0.0, 3.0]])
-    >>> float(far.max()), len(caught)
-    (0.0, 1)
+    X : array of shape (n, d), TriangleMesh, AbstractManifold or Graph
+    kernel : AbstractKernel, callable or None
+        None: the heat kernel at a time that the space suggests.
+    options : HeatGraph, KnnGraph, MeshGraph, Graph, callable or None
+        None: a heat graph for kernels in the manifold clock in few dimensions, else the edges of a mesh or nearest
+        neighbours.
+    n_jobs : int
     """
+    if isinstance(X, Graph) or not isinstance(options, HeatGraph | KnnGraph | MeshGraph | None):
+        return _given_graph(X, kernel, options)
+    if isinstance(X, np.ndarray):
+        _check_cloud(X)
+    in_steps = isinstance(kernel, AbstractKernel) and kernel.shortest_time is None
+    if isinstance(options, KnnGraph | MeshGraph) or (options is None and in_steps):
+        return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps)
+    given = options or HeatGraph()
+    known = {"dim": given.dim, "metric": given.metric, "noise_std": given.noise_std, "volumes": given.volumes}
+    if given.n_nodes == "all" and given.volumes is None and isinstance(X, np.ndarray):
+        dim = given.dim or (given.metric.dim if given.metric else estimate_dimension(X))
+        space: AbstractSpace = PointSpace(np.array(X, order="C"), dim, given.metric, None, n_jobs)
+    else:
+        space = space_of(X, **known, n_jobs=n_jobs)
+    most = _MOST_DIMS if kernel is not None or isinstance(X, AbstractManifold) else _MOST_DIMS_BY_DEFAULT
+    if options is None and (space.dim > most or space.n_known < 5):
+        if space.dim > _MOST_DIMS:
+            warn_user(
+                f"The points have about {space.dim} dimensions: no low-dimensional structure was found. Features "
+                "are those of the graph of nearest neighbours; compare them with a Gaussian kernel."
+            )
+        return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps, dim=space.dim)
+    return _heat_graph(X, space, kernel, given, n_jobs)
 
-    def __init__(self, fading: int, gone: int, total: int) -> None:
-        super().__init__(fading, gone, total)
-        self.fading, self.gone, self.total = fading, gone, total
 
-    @property
-    def count(self) -> str:
-        """The numbers of points, as a sentence."""
-        text = f"{self.fading} of {self.total} points are away from the space, so their features fade"
-        return f"{text}; those of {self.gone} are zero." if self.gone else f"{text}."
+def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n_jobs: int) -> BuiltGraph:
+    """A heat graph of the time that the kernel asks for."""
+    notes = [] if space.cloud is None else [("cloud", str(space.cloud))]
+    if space.n_known < space.dim + 2:
+        reject("X", f"at least {space.dim + 2} rows to fill a space of dimension {space.dim}", f"{space.n_known}")
+    if kernel is None:
+        kernel = HeatKernel(space.default_time)
+        notes.append(("kernel", f"chosen: {np.sqrt(2 * kernel.t):.3g} wide"))
+    t = kernel.shortest_time if isinstance(kernel, AbstractKernel) else _function_time(kernel, X, space)
+    t = space.default_time if t is None else t
+    n_nodes = options.n_nodes if isinstance(options.n_nodes, int) else "auto"
+    graph = heat_graph(space, t, n_steps=options.n_steps, n_nodes=n_nodes, n_jobs=n_jobs)
+    notes.append(("graph", f"heat graph, {graph.n_nodes} nodes, {graph.n_steps} steps of {graph.step_time:.3g}"))
+    return BuiltGraph(graph, kernel, space.dim, tuple(notes), space)
 
-    def __str__(self) -> str:
-        return f"{self.count} `distance_to_space` says how far they are."
+
+def _neighbor_graph(
+    X: Any, kernel: Any, options: Any, n_jobs: int, *, in_steps: bool, dim: int | None = None
+) -> BuiltGraph:
+    """The edges of a mesh, or nearest neighbours of the points as they are."""
+    if isinstance(X, TriangleMesh) and not isinstance(options, KnnGraph):
+        if not X.edge_lengths().any():
+            reject("X", "a mesh with an edge of positive length", f"{X} without one")
+        graph, dim, text = mesh_graph(X), 2, f"edges of the mesh, {X.n_vertices} nodes"
+    elif isinstance(options, MeshGraph):
+        reject("graph", "MeshGraph() only where the space is a TriangleMesh", repr(options))
+    else:
+        graph, dim, text = _knn_graph(X, options or KnnGraph(), n_jobs, in_steps=in_steps, dim=dim)
+    notes = [("graph", text)]
+    if kernel is None:
+        t = graph.time(_DEFAULT_STEPS, dim)
+        if dim > _MOST_DIMS_BY_DEFAULT and graph.n_nodes > 1280:
+            # As wide as 640 anchors can represent, .8 widths apart.
+            volume = Sampling.of_cloud(graph._search, dim, "X").volume
+            t = max(t, float((volume / 640) ** (2 / dim)) / 0.8**2)
+        kernel = HeatKernel(float(f"{t:.3g}"))
+        notes.append(("kernel", f"chosen: the time of {graph.steps(t, dim):.3g} steps"))
+    return BuiltGraph(graph, kernel, dim, tuple(notes))
 
 
-def warn_of_far(window: FloatArray) -> None:
-    """Warn once about all queries that are away from the space."""
-    fading, gone = int(np.count_nonzero(window < 1)), int(np.count_nonzero(window == 0))
-    if fading:
-        warn_user(FarQueryWarning(fading, gone, len(window)))
+def _knn_graph(
+    X: Any, options: KnnGraph, n_jobs: int, *, in_steps: bool, dim: int | None
+) -> tuple[Graph, int, str]:
+    """Nearest neighbours, with local widths in many dimensions, where the density varies most."""
+    metric = options.metric
+    if isinstance(X, AbstractManifold):
+        points, dim = np.array(X.grid(4000), order="C"), X.dim
+        metric = metric or (X if X._steps_along_distance else None)
+    else:
+        points = np.array(X.vertices if isinstance(X, TriangleMesh) else X, order="C")
+    search = NeighborSearch(points if metric is None else metric.check(points, "X"), metric, n_jobs)
+    if dim is None:
+        dim = metric.dim if metric is not None else estimate_dimension(search) if len(points) > 2 else 1
+    correction = options.density_correction
+    if correction is None:
+        correction = 0.0 if in_steps else 1.0
+    bandwidth = options.bandwidth or ("local" if dim > _MOST_DIMS_BY_DEFAULT else "median")
+    k = min(options.n_neighbors, len(points) - 1)
+    graph = knn_graph(search, n_neighbors=k, bandwidth=bandwidth, density_correction=correction)
+    text = f"{k} nearest neighbours, bandwidth {bandwidth}, {graph.n_nodes} nodes, density exponent {correction:g}"
+    return graph, dim, text
+
+
+def _given_graph(space: Any, kernel: Any, given: Any) -> BuiltGraph:  # noqa: C901
+    """A graph that is the space, that has its points as nodes, or that a function makes from them."""
+    if isinstance(space, Graph):
+        if given is not None and not (isinstance(given, HeatGraph) and given.only_dim):
+            reject("graph", "None or HeatGraph(dim=...) where the space is a graph itself", repr(given))
+        graph = space
+    elif isinstance(given, Graph):
+        graph = given
+        if not isinstance(space, np.ndarray) or not np.array_equal(space, graph.positions):
+            reject("graph", "a graph on the same points; or fit the graph itself", repr(graph))
+    else:
+        if isinstance(space, np.ndarray):
+            check_spread(space, "X")
+        graph = given(space.grid(4000) if isinstance(space, AbstractManifold) else space)
+        if not isinstance(graph, Graph):
+            reject("graph", "a function that returns a Graph", type(graph).__name__, TypeError)
+    n, d = graph.positions.shape  # raises if there are no points
+    if isinstance(given, HeatGraph) and given.dim is not None:
+        dim = check_integer(given.dim, "dim", 1, d)
+    elif isinstance(space, AbstractManifold) or graph.mesh is not None:
+        dim = 2 if graph.mesh is not None else space.dim
+    else:
+        dim = graph._dimension if graph.metric is not None or n > 2 else 1
+    notes = [("graph", f"as given: {graph}")]
+    if kernel is None:
+        steps = graph.n_steps or _DEFAULT_STEPS
+        t = graph.time(steps, dim)
+        kernel = HeatKernel(float(f"{t:.3g}") if graph.n_steps is None else t)
+        notes.append(("kernel", f"chosen: the time of {steps:.3g} steps"))
+    return BuiltGraph(graph, kernel, dim, tuple(notes))
+
+
+def _check_cloud(points: FloatArray) -> None:
+    """Refuse points at fewer than three positions, and warn of points on a line and of columns of unlike units."""
+    check_spread(points, "X")
+    # Few clouds need a look at all points, which may fill the memory.
+    kind = _shape_of(points[:1000]) and _shape_of(points)
+    if kind == "line":
+        warn_user("All points of X lie on one straight line: the features are those of a line.")
+    elif kind:
+        reject("X", "at least three distinct points", f"{kind} for {len(points)} points")
+    # Of the middle nine tenths: one far point would say more about a column than all others.
+    spreads = np.diff(np.quantile(points, [0.05, 0.95], axis=0), axis=0)[0]
+    varying = np.flatnonzero(spreads > 0)
+    if len(varying) < 2:
+        return
+    small, large = varying[np.argmin(spreads[varying])], varying[np.argmax(spreads[varying])]
+    with np.errstate(over="ignore"):
+        ratio = spreads[large] / spreads[small]
+    if ratio > 100:
+        warn_user(
+            f"Column {large} of X (counted from 0) varies {float(f'{ratio:.2g}'):g} times as much as column "
+            f"{small}, so distances hardly depend on the latter (remedy: if they have different units, scale the "
+            "columns, for example with scikit-learn's StandardScaler)."
+        )
+
+
+def _shape_of(points: FloatArray) -> str:
+    """How many positions there are if they are one or two, "line" if all are on a line in space, else nothing."""
+    steps = points - points[0]
+    lengths = np.abs(steps).max(axis=1)
+    far = int(np.argmax(lengths))
+    if not lengths[far] > 0:
+        return "one position"
+    if not ((lengths > 0) & (points != points[far]).any(axis=1)).any():
+        return "two positions"
+    steps /= lengths[far]
+    line = steps[far].copy()
+    steps -= np.outer(steps @ line / (line @ line), line)
+    # Median, not maximum: seen from a far outlier, all points are on one line. Rounding gives 1e-16.
+    is_line = np.abs(steps).max() < 1e-10 * np.median(lengths) / lengths[far]
+    return "line" if points.shape[1] > 1 and len(points) > 2 and is_line else ""
+
+
+def _function_time(function: Any, X: Any, space: AbstractSpace) -> float:
+    """A heat time about as wide as a function F(X, Y): exp(-r^2 / 4t) is one half at r^2 = 4 t log 2."""
+    metric, points = getattr(space, "metric", None), X
+    if isinstance(X, AbstractManifold | TriangleMesh):
+        points = X.vertices if isinstance(X, TriangleMesh) else X.grid(4000)
+    rows = points[:: max(1, len(points) // 64)][:64]
+    others = points[:: max(1, len(points) // 2000)]
+    values, own = (np.abs(function_values(function, rows, place)) for place in (others, rows))
+    peaks = np.maximum(values.max(axis=1), np.diagonal(own))
+    gaps = np.asarray(cdist(rows, others) if metric is None else metric.distance(rows, others))
+    beyond = np.where(values < 0.5 * peaks[:, None], gaps, np.inf).min(axis=1)
+    found = float(np.median(beyond)) ** 2 / (4 * np.log(2))
+    return float(np.clip(found, space.default_time / 4, 0.1 * space.extent2))
+
+
+def function_values(function: Any, X: FloatArray, Y: FloatArray) -> FloatArray:
+    """F(X, Y) of a function of the user, checked."""
+    rule = "a function F(X, Y) of two arrays of points, of shapes (n, d) and (m, d), with a result of shape (n, m)"
+    try:
+        values = np.asarray(function(X, Y), dtype=np.float64)
+    except (TypeError, ValueError) as error:  # often a function of two points, or of one argument
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        reject("kernel", rule, f"{type(error).__name__}: {str(error).strip()}", kind)
+    if values.shape != (len(X), len(Y)):
+        reject("kernel", rule, f"a result of shape {values.shape} for {len(X)} and {len(Y)} points")
+    if not np.isfinite(values).all():
+        reject("kernel", "a function with finite values", "NaN or inf")
+    return values

@@ -43,10 +43,9 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.features.errors import USELESS, ErrorEstimate, brief, graph_error, warn
-from manifoldrf.features.feature_map import FeatureMap, product
+from manifoldrf.features.feature_map import FeatureMap, product, warn_of_far
 from manifoldrf.features.fit import FitOptions, FitRecord, FrozenParamsMixin, fit_features
-from manifoldrf.features.graph_kernel import warn_of_far
-from manifoldrf.features.graphs import KnnGraph
+from manifoldrf.features.graph_kernel import KnnGraph
 from manifoldrf.features.times import PreparedPoints, TimeRange, check_in_range, check_times
 from manifoldrf.geometry.graphs import Graph, as_space
 from manifoldrf.geometry.manifolds import AbstractManifold

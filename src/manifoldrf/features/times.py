@@ -24,8 +24,17 @@ from manifoldrf._random import Streams
 from manifoldrf._runtime import quiet_underflow
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_real, reject
 from manifoldrf.features.errors import ErrorEstimate, graph_error
-from manifoldrf.features.feature_map import FeatureMap, JoinedSteps, WalkStep, symmetric_product, times_table
-from manifoldrf.features.graph_kernel import STEP_SHARE, GraphKernel, warn_of_far, without_negligible
+from manifoldrf.features.feature_map import (
+    STEP_SHARE,
+    FeatureMap,
+    JoinedSteps,
+    WalkStep,
+    symmetric_product,
+    times_table,
+    warn_of_far,
+    without_negligible,
+)
+from manifoldrf.features.graph_kernel import GraphKernel
 from manifoldrf.geometry.csr import check_amounts, check_csr, check_shape, reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
 from manifoldrf.kernels.named_kernels import HeatKernel, MaternKernel, PowerKernel
