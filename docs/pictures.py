@@ -276,6 +276,23 @@ def draw_large():
     return figure
 
 
+def draw_cells():
+    """Cells in two coordinates, coloured by the branch that two methods give them."""
+    pca, branch, few, found, nearest = of_page("guide/cells", "pca", "branch", "few", "found", "nearest")
+    plane = pca[:, :2]
+    figure, panels = plt.subplots(1, 2, figsize=(9, 4.0), layout="constrained")
+    colours = np.array(["#0072B2", "#E69F00", "#CC79A7"])
+    answers = {"nearest label in the coordinates": nearest, "in features": found}
+    for axes, (name, answer) in zip(panels, answers.items(), strict=True):
+        wrong = answer != branch
+        axes.scatter(*plane.T, c=colours[answer], s=12, lw=0)
+        axes.plot(*plane[wrong].T, "x", color="black", ms=4, mew=0.8)
+        axes.scatter(*plane[few].T, s=90, facecolors="none", edgecolors="black", linewidths=1.5)
+        axes.set(title=f"{name}: {1 - wrong.mean():.2f} right; crosses: wrong", aspect="equal")
+        axes.set_axis_off()
+    return figure
+
+
 PICTURES = {
     "why": draw_why,
     "times": draw_times,
@@ -286,6 +303,7 @@ PICTURES = {
     "task_graph": draw_graph,
     "task_attention": draw_attention,
     "task_large": draw_large,
+    "task_cells": draw_cells,
 }
 
 if __name__ == "__main__":
