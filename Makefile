@@ -27,7 +27,7 @@ help:
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   results page from docs/records"
 	@echo "make records   all experiments at the paper's size, ten hours; then the results page. DATA=DIR: with files too"
-	@echo "make bench-peers  compare with other libraries, in a separate environment (20 minutes)"
+	@echo "make bench-peers  compare with other libraries, in a separate environment (10 minutes)"
 	@echo "make audit     known vulnerabilities of the pinned versions (uses the network)"
 	@echo "make wheel     wheel and source archive in dist/   make check-wheel  use the wheel in an empty environment"
 	@echo "make sanitize  run the loops under AddressSanitizer and UndefinedBehaviorSanitizer (gcc on Linux)"
@@ -97,7 +97,7 @@ $(PEERS_STAMP): pyproject.toml constraints.txt benchmarks/peers/requirements.txt
 	$(PEERS)/bin/python -m pip install --quiet --no-deps --editable .
 	@touch $@
 
-# Run it on a quiet machine. PEERS_FLAGS="--only meshes" repeats one part; "--size smoke" is a quick check.
+# Writes the table of docs/comparisons.md. PEERS_FLAGS=--quick is a check of a minute.
 bench-peers: $(PEERS_STAMP)
 	$(PEERS)/bin/python -m benchmarks.peers $(PEERS_FLAGS)
 
