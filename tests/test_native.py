@@ -46,15 +46,13 @@ LONG = [0, 5_000_000, 2]  # the end of the first row lies beyond all entries
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: loops.fill_table(
-            np.array(LONG, np.uint64), COLUMNS, VALUES, 0, np.zeros(2, "i8,f8"), np.zeros(0, "u8")
-        ),
+        lambda: loops.sum_along_rows(np.array(LONG), COLUMNS, VALUES, np.zeros(2)),
         lambda: loops.heat_steps(np.array(LONG), COLUMNS, VALUES, VALUES, 1.0, np.zeros(2)),
         lambda: loops.heat_steps(ENDS, COLUMNS + 2**40, VALUES, VALUES, 1.0, np.zeros(2)),
         lambda: loops.balls_along_edges(np.array(LONG), COLUMNS, VALUES, np.array([0]), 1.0),
         lambda: loops.balls_along_edges(ENDS, COLUMNS, VALUES, np.array([2]), 1.0),
     ],
-    ids=["walks", "steps", "columns", "balls", "sources"],
+    ids=["sums", "steps", "columns", "balls", "sources"],
 )
 def test_rows_beyond_all_entries_are_refused_before_they_are_read(call):
     with pytest.raises(ValueError, match="do not fit together"):
@@ -83,6 +81,5 @@ def test_indices_of_both_widths_are_read(index):
 
 
 def test_results_of_unknown_size_may_be_empty():
-    empty = np.zeros(1, int), np.zeros(0, int), np.zeros(0)
-    found = loops.multiply_rows(*empty, *empty, np.zeros(0), 5, 0, 0)
+    found = loops.balls_along_edges(ENDS, COLUMNS, VALUES, np.zeros(0, int), 1.0)
     assert [len(part) for part in arrays(found[1:], "lld")] == [0, 0, 0]

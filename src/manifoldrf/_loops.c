@@ -41,15 +41,15 @@ typedef struct {
   Py_buffer view;
   int64_t n, rows, columns, deep; /* entries, and the first three dimensions (1 where there is none) */
   Index index;
-  const double *d;
-  double *D;
-  const int64_t *l;
-  int64_t *L;
-  const uint64_t *u;
-  uint64_t *U;
-  const uint32_t *w;
-  int64_t i;
-  double x;
+  union {
+    void *start;
+    double *d;
+    int64_t *l;
+    uint64_t *u;
+    uint32_t *w;
+    int64_t i;
+    double x;
+  };
 } Argument;
 
 typedef struct {
@@ -118,56 +118,47 @@ static void *extend(Call *c, int which, int64_t n, size_t size) {
   return r->start + (r->size - more);
 }
 
-static int is_format(const Py_buffer *view, const char *kinds, Py_ssize_t size) {
-  const char *format = view->format ? view->format : "B";
-  if (*format == '<' || *format == '=' || *format == '@') format++;
-  return view->itemsize == size && strchr(kinds, format[0]) && format[0] && !format[1];
-}
+static const struct {
+  char kind;
+  const char *formats; /* letters of the buffer protocol; NULL for any */
+  Py_ssize_t size;
+} KINDS[] = {{'d', "d", 8}, {'l', "lq", 8}, {'u', "LQ", 8}, {'w', "IL", 4}, {'i', "lq", 8}, {'i', "il", 4}, {'e', NULL, 16}};
 
 static int fits(const Py_buffer *view, char kind) {
-  switch (kind) {
-    case 'd': return is_format(view, "d", 8);
-    case 'l': return is_format(view, "lq", 8);
-    case 'u': return is_format(view, "LQ", 8);
-    case 'w': return is_format(view, "IL", 4);
-    case 'i': return is_format(view, "lq", 8) || is_format(view, "il", 4);
-    default: return view->itemsize == 16; /* Edge */
-  }
+  const char *format = view->format ? view->format : "B";
+  if (*format == '<' || *format == '=' || *format == '@') format++;
+  int found = 0, one = format[0] && !format[1];
+  for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++)
+    found |= KINDS[k].kind == kind && KINDS[k].size == view->itemsize &&
+             (!KINDS[k].formats || (one && strchr(KINDS[k].formats, *format)));
+  return found && (uintptr_t)view->buf % (view->itemsize > 4 ? 8 : 4) == 0;
 }
 
 static int take(Argument *a, PyObject *given, char kind, Py_ssize_t position) {
-  if (kind == 'n') {
-    a->i = PyLong_AsLongLong(given);
+  if (kind == 'n' || kind == 'x') {
+    if (kind == 'n')
+      a->i = PyLong_AsLongLong(given);
+    else
+      a->x = PyFloat_AsDouble(given);
     return PyErr_Occurred() == NULL;
   }
-  if (kind == 'x') {
-    a->x = PyFloat_AsDouble(given);
-    return PyErr_Occurred() == NULL;
-  }
-  int written = kind < 'a';
-  int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (written ? PyBUF_WRITABLE : 0);
-  if (PyObject_GetBuffer(given, &a->view, flags) < 0) {
-    a->view.obj = NULL;
+  Py_buffer *view = &a->view;
+  if (PyObject_GetBuffer(given, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (kind < 'a' ? PyBUF_WRITABLE : 0)) < 0) {
+    view->obj = NULL;
     return 0;
   }
-  if (!fits(&a->view, (char)(kind | 32)) || (uintptr_t)a->view.buf % 4 || (a->view.itemsize > 4 && (uintptr_t)a->view.buf % 8)) {
+  if (!fits(view, (char)(kind | 32))) { /* a capital is the same kind, written */
     PyErr_Format(PyExc_TypeError, "argument %zd must be an aligned array of kind '%c', got format '%s'", position, kind,
-                 a->view.format ? a->view.format : "B");
+                 view->format ? view->format : "B");
     return 0;
   }
-  int dims = a->view.ndim;
-  a->n = a->view.len / a->view.itemsize;
-  a->rows = dims > 0 ? a->view.shape[0] : 1;
-  a->columns = dims > 1 ? a->view.shape[1] : 1;
-  a->deep = dims > 2 ? a->view.shape[2] : 1;
-  a->d = a->D = a->view.buf;
-  a->l = a->L = a->view.buf;
-  a->u = a->U = a->view.buf;
-  a->w = a->view.buf;
-  if (a->view.itemsize == 8)
-    a->index.wide = a->view.buf;
-  else
-    a->index.narrow = a->view.buf;
+  a->start = view->buf;
+  a->n = view->len / view->itemsize;
+  a->rows = view->ndim > 0 ? view->shape[0] : 1;
+  a->columns = view->ndim > 1 ? view->shape[1] : 1;
+  a->deep = view->ndim > 2 ? view->shape[2] : 1;
+  a->index.wide = view->itemsize == 8 ? a->start : NULL;
+  a->index.narrow = a->start;
   return 1;
 }
 
@@ -253,7 +244,7 @@ static int in_range(const Argument *a, int64_t n) {
 
 /* Whether ends of rows ascend from at least 0 to at most a limit. */
 static int ascending(const Argument *ends, int64_t limit) {
-  const int64_t *x = ends->view.buf;
+  const int64_t *x = ends->l;
   for (int64_t k = 1; k < ends->n; k++)
     if (x[k] < x[k - 1]) return 0;
   return ends->n > 0 && x[0] >= 0 && x[ends->n - 1] <= limit;
@@ -312,7 +303,7 @@ LOOP(times_columns, "iiddDnn") {
   int64_t begin = c->a[5].i, end = c->a[6].i;
   TAKE_MATRIX(m, 0, begin, end);
   NEED(c->a[4].n == m.n * c->a[3].columns)
-  times_rows(m, c->a[3].d, c->a[3].columns, c->a[4].D, begin, end);
+  times_rows(m, c->a[3].d, c->a[3].columns, c->a[4].d, begin, end);
 }
 
 /* previous <- scale M current - previous, total += weight previous, for the rows in the span. The new polynomial
@@ -322,7 +313,7 @@ WIDE static void step_rows(Matrix m, const Argument *a, double *fresh) {
   double scale = a[3].x, weight = a[7].x;
   int64_t width = a[4].columns;
   for (int64_t v = a[8].i; v < a[9].i; v++) {
-    double *previous = a[5].D + v * width, *total = a[6].D + v * width;
+    double *previous = a[5].d + v * width, *total = a[6].d + v * width;
     row_times(m, v, scale, a[4].d, width, fresh);
     for (int64_t j = 0; j < width; j++) {
       double advanced = fresh[j] - previous[j];
@@ -339,44 +330,13 @@ LOOP(step_columns, "iidxdDDxnn") {
   if (fresh) step_rows(m, c->a, fresh);
 }
 
-/* Rows of a product of two CSR matrices in the span, without entries of row i below limits[i]; sorted columns.
-(left, right, limits, n_columns, begin, end) -> counts, columns, values. */
-LOOP(multiply_rows, "iidiiddnnn") {
-  int64_t n_columns = c->a[7].i, begin = c->a[8].i, end = c->a[9].i;
-  TAKE_MATRIX(left, 0, begin, end);
-  TAKE_MATRIX(right, 3, 0, c->a[3].n - 1);
-  NEED(c->a[6].n == left.n)
-  const double *limits = c->a[6].d;
-  double *row = zeros(c, n_columns, sizeof *row);
-  int64_t *seen = zeros(c, n_columns, sizeof *seen); /* 1 + the last row with an entry in each column */
-  int64_t *touched = zeros(c, n_columns, sizeof *touched), *other = zeros(c, n_columns, sizeof *other);
-  c->n_results = 3;
-  for (int64_t i = begin; !c->no_memory && i < end; i++) {
-    int64_t found = 0, kept = 0;
-    for (int64_t p = at(left.ends, i); p < at(left.ends, i + 1); p++) {
-      double weight = left.values[p];
-      int64_t j = at(left.columns, p);
-      for (int64_t q = at(right.ends, j); q < at(right.ends, j + 1); q++) {
-        int64_t k = at(right.columns, q);
-        if (seen[k] != i + 1) {
-          seen[k] = i + 1;
-          touched[found++] = k;
-          row[k] = 0.0;
-        }
-        row[k] += weight * right.values[q];
-      }
-    }
-    for (int64_t k = 0; k < found; k++)
-      if (row[touched[k]] >= limits[i]) touched[kept++] = touched[k];
-    sort_nodes(touched, kept, other);
-    int64_t *count = extend(c, 0, 1, sizeof *count), *columns = extend(c, 1, kept, sizeof *columns);
-    double *values = extend(c, 2, kept, sizeof *values);
-    if (c->no_memory) return;
-    *count = kept;
-    for (int64_t k = 0; k < kept; k++) {
-      columns[k] = touched[k];
-      values[k] = row[touched[k]];
-    }
+/* Sums along each row up to every entry, in this order: (indptr, indices, values, sums). */
+LOOP(sum_along_rows, "iidD") {
+  TAKE_MATRIX(m, 0, 0, c->a[0].n - 1);
+  NEED(c->a[3].n == c->a[2].n)
+  for (int64_t v = 0; v < m.n; v++) {
+    double total = 0.0;
+    for (int64_t e = at(m.ends, v); e < at(m.ends, v + 1); e++) c->a[3].d[e] = total += m.values[e];
   }
 }
 
@@ -387,7 +347,7 @@ LOOP(add_product, "iidiidDnn") {
   TAKE_MATRIX(table, 3, 0, c->a[3].n - 1);
   NEED(c->a[6].rows == rows.n)
   for (int64_t i = begin; i < end; i++) {
-    double *target = c->a[6].D + i * c->a[6].columns;
+    double *target = c->a[6].d + i * c->a[6].columns;
     for (int64_t p = at(rows.ends, i); p < at(rows.ends, i + 1); p++) {
       double weight = rows.values[p];
       int64_t j = at(rows.columns, p);
@@ -437,9 +397,9 @@ static inline double as_unit(uint64_t word) { return (double)(word >> 11) * (1.0
 LOOP(stream_words, "nnwU") {
   NEED(c->a[2].n == 2 && c->a[3].n >= 2)
   Stream s = stream_of((uint64_t)c->a[0].i, (uint64_t)c->a[1].i, c->a[2].w);
-  c->a[3].U[0] = s.a;
-  c->a[3].U[1] = s.b;
-  for (int64_t k = 2; k < c->a[3].n; k++) c->a[3].U[k] = next_word(&s);
+  c->a[3].u[0] = s.a;
+  c->a[3].u[1] = s.b;
+  for (int64_t k = 2; k < c->a[3].n; k++) c->a[3].u[k] = next_word(&s);
 }
 
 /* ------------------------------------------------------------------------------------------ random walks */
@@ -455,42 +415,6 @@ static inline uint64_t bits_of(double x) {
   uint64_t bits;
   memcpy(&bits, &x, 8);
   return bits;
-}
-
-/* Records and shares (probabilities summed along a row, in units of 2^-32; none for a uniform choice) of a CSR matrix:
-(rows, indices, values, mask, edges, shares). The weight of a record is W over the probability of the choice. */
-LOOP(fill_table, "uidnEU") {
-  const uint64_t *rows = c->a[0].u, mask = (uint64_t)c->a[3].i;
-  const double *data = c->a[2].d;
-  Edge *edges = c->a[4].view.buf;
-  uint64_t *shares = c->a[5].n ? c->a[5].U : NULL;
-  int64_t n = c->a[0].n - 1;
-  NEED(ascending(&c->a[0], c->a[2].n) && c->a[1].n == c->a[2].n && c->a[4].n == c->a[2].n)
-  NEED(!shares || c->a[5].n == c->a[2].n)
-  for (int64_t v = 0; v < n; v++) {
-    double total = 0.0, upto = 0.0;
-    uint64_t before = 0;
-    for (uint64_t e = rows[v]; e < rows[v + 1]; e++) total += fabs(data[e]);
-    for (uint64_t e = rows[v]; e < rows[v + 1]; e++) {
-      int64_t target = at(c->a[1].index, (int64_t)e);
-      NEED(target >= 0 && target < n)
-      double weight = data[e] * (double)(rows[v + 1] - rows[v]);
-      if (shares) {
-        upto += fabs(data[e]);
-        double share = upto / total * 4294967296.0;
-        int last = e + 1 == rows[v + 1] || total == 0.0;
-        shares[e] = !last && share < 4294967296.0 ? (uint64_t)share : LOW + 1;
-        /* The probability as it is drawn, so that rounding to 2^-32 causes no bias. */
-        double chance = (double)(shares[e] - before) / 4294967296.0;
-        weight = chance > 0.0 ? data[e] / chance : 0.0;
-        before = shares[e];
-      }
-      uint64_t bits = (bits_of(weight) & ~mask) | (rows[target + 1] - rows[target]);
-      edges[e].target = (uint32_t)target;
-      edges[e].row = (uint32_t)rows[target];
-      memcpy(&edges[e].weight, &bits, 8);
-    }
-  }
 }
 
 typedef struct { /* a matrix packed for walks, and when walks end */
@@ -511,7 +435,7 @@ typedef struct {
   double load;
 } Walker;
 
-enum { MOST_COUPLED = 16 };
+enum { MOST_COUPLED = 16 }; /* twice the usual degree */
 
 /* An entry of a row by the upper half of a word: uniformly, or by bisection of the shares. */
 static inline uint64_t choose(const uint64_t *shares, uint64_t row, uint64_t degree, uint64_t word) {
@@ -545,32 +469,31 @@ static inline uint64_t step(Table t, Batch s, uint64_t entry, Walker *w, uint64_
   return deposit_at(s, edge.target, w->load * t.deposit[w->length], n_listed);
 }
 
+/* Take a step, or return 1 if the walk ends. */
+static inline int go_on(const Table t, const Batch s, Walker *w, Stream *stream, uint64_t *n_listed) {
+  uint64_t word = next_word(stream);
+  if ((word & LOW) >= t.go_on[w->length] || w->degree == 0) return 1;
+  *n_listed = step(t, s, choose(t.shares, w->row, w->degree, word), w, *n_listed);
+  return 0;
+}
+
 /* Independent walks by two walkers in turn: one computes while the other waits for memory. When a walk ends, its
 walker starts the next one. Adds steps; returns the number of listed nodes. */
-static inline uint64_t walk_two(const Table t, const Batch s, uint64_t start, int64_t n_walks, Stream *streams, uint64_t n_listed,
-                         int64_t *n_steps) {
+static inline uint64_t walk_two(const Table t, const Batch s, uint64_t start, int64_t n_walks, Stream *streams,
+                                uint64_t n_listed, int64_t *n_steps) {
   const Walker home = {t.rows[start], t.rows[start + 1] - t.rows[start], 0, 1.0};
   Stream p = streams[0], q = streams[1];
   Walker a = home, b = home;
   int64_t waiting = n_walks - 2, steps = 0;
   int a_ended = 0;
   while (waiting >= 0) {
-    uint64_t word = next_word(&p);
-    if ((word & LOW) < t.go_on[a.length] && a.degree > 0) {
-      n_listed = step(t, s, choose(t.shares, a.row, a.degree, word), &a, n_listed);
-    } else {
+    if (go_on(t, s, &a, &p, &n_listed)) {
       steps += (int64_t)a.length;
-      if (waiting == 0) {
-        a_ended = 1;
-        break;
-      }
+      if ((a_ended = waiting == 0)) break;
       waiting--;
       a = home;
     }
-    word = next_word(&q);
-    if ((word & LOW) < t.go_on[b.length] && b.degree > 0) {
-      n_listed = step(t, s, choose(t.shares, b.row, b.degree, word), &b, n_listed);
-    } else {
+    if (go_on(t, s, &b, &q, &n_listed)) {
       steps += (int64_t)b.length;
       if (waiting == 0) break;
       waiting--;
@@ -583,8 +506,7 @@ static inline uint64_t walk_two(const Table t, const Batch s, uint64_t start, in
     p = q;
     q = swap;
   }
-  for (uint64_t word = next_word(&p); (word & LOW) < t.go_on[a.length] && a.degree > 0; word = next_word(&p))
-    n_listed = step(t, s, choose(t.shares, a.row, a.degree, word), &a, n_listed);
+  while (!go_on(t, s, &a, &p, &n_listed)) continue;
   streams[0] = p;
   streams[1] = q;
   *n_steps += steps + (int64_t)a.length;
@@ -663,7 +585,7 @@ static int extend_row(Call *c, int64_t n, int64_t **nodes, double **first, doubl
 LOOP(run_walks, "euundulwln") {
   Argument *a = c->a;
   int64_t n = a[1].n - 1, n_batches = a[6].n, n_walks = 0, size = a[9].i;
-  Table t = {a[0].view.buf, a[1].u, a[2].n ? a[2].u : NULL, a[5].u, a[4].d, (uint64_t)a[3].i};
+  Table t = {a[0].start, a[1].u, a[2].n ? a[2].u : NULL, a[5].u, a[4].d, (uint64_t)a[3].i};
   const Table uniform = {t.edges, t.rows, NULL, t.go_on, t.deposit, t.mask};
   NEED(ascending(&a[1], a[0].n) && a[4].n > 0 && a[5].n == a[4].n && t.go_on[a[5].n - 1] == 0 && a[7].n == 2 && in_range(&a[8], n))
   NEED((size == 1 || size == 2 || size == MOST_COUPLED) && (!t.shares || a[2].n == a[0].n))
@@ -728,22 +650,6 @@ LOOP(run_walks, "euundulwln") {
 }
 
 /* ---------------------------------------------------------------------------------------- counted walkers */
-/* Sums of P along each row, the last exactly 1 (0 in a row without weight), and the roots of the row sums, 1 where
-there is no weight: (indptr, indices, values, cumulative, roots). */
-LOOP(fill_count_table, "iidDD") {
-  TAKE_MATRIX(m, 0, 0, c->a[0].n - 1);
-  NEED(c->a[3].n == c->a[2].n && c->a[4].n == m.n)
-  double *cumulative = c->a[3].D;
-  for (int64_t v = 0; v < m.n; v++) {
-    double total = 0.0;
-    int64_t begin = at(m.ends, v), end = at(m.ends, v + 1);
-    for (int64_t e = begin; e < end; e++) cumulative[e] = total += m.values[e];
-    if (total > 0.0)
-      for (int64_t e = begin; e < end; e++) cumulative[e] /= total;
-    c->a[4].D[v] = total > 0.0 ? sqrt(total) : 1.0;
-  }
-}
-
 typedef struct {
   int64_t *counts, *nodes; /* walkers at each node, and the occupied nodes in the order they were reached */
 } Crowd;
@@ -905,20 +811,16 @@ LOOP(push_frontier, "iidddxlD") {
         sums[v] += coefficient * value;
       }
       n_active = kept;
-      a[7].D[s] += sqrt(squares) * a[4].d[k];
+      a[7].d[s] += sqrt(squares) * a[4].d[k];
     }
     for (int64_t q = 0; q < n_active; q++) x[side][nodes[side][q]] = 0.0;
     sort_nodes(touched, n_touched, other);
-    int64_t n_found = 0, *found;
-    for (int64_t i = 0; i < n_touched; i++) n_found += sums[touched[i]] != 0.0;
+    int64_t *found;
     double *values;
-    if (!extend_row(c, n_found, &found, &values, NULL)) return;
-    for (int64_t i = 0, k = 0; i < n_touched; i++) {
-      int64_t v = touched[i];
-      if (sums[v] != 0.0) {
-        found[k] = v;
-        values[k++] = sums[v];
-      }
+    if (!extend_row(c, n_touched, &found, &values, NULL)) return;
+    for (int64_t i = 0; i < n_touched; i++) {
+      int64_t v = found[i] = touched[i];
+      values[i] = sums[v];
       sums[v] = 0.0;
       seen[v] = 0;
     }
@@ -933,40 +835,35 @@ typedef struct {
   const double *points;
   const int64_t *order;
   int64_t n, d, leaf, width;
-  double *low, *high; /* (2 width, d), corners */
+  double *corners;    /* (2 width, 2 d), smallest coordinates of the points, and of the points times -1 */
   double *far;        /* (2 width,), largest squared distance to the selection inside the box */
   int64_t *who;       /* (2 width,), the point at that distance */
   double *nearest;    /* (N,), squared distance of each point to the selection; -1 if it is selected */
 } Pyramid;
 
 static void build_pyramid(Call *c, Pyramid *p) {
+  const int64_t side = 2 * p->d;
   p->width = 1;
   while (p->width < (p->n + p->leaf - 1) / p->leaf) p->width *= 2;
-  p->low = zeros(c, 2 * p->width * p->d, 8);
-  p->high = zeros(c, 2 * p->width * p->d, 8);
+  p->corners = zeros(c, 2 * p->width * side, 8);
   p->far = zeros(c, 2 * p->width, 8);
   p->who = zeros(c, 2 * p->width, 8);
   p->nearest = zeros(c, p->n, 8);
   if (c->no_memory) return;
-  for (int64_t k = 0; k < 2 * p->width * p->d; k++) {
-    p->low[k] = INFINITY;
-    p->high[k] = -INFINITY;
-  }
+  for (int64_t k = 0; k < 2 * p->width * side; k++) p->corners[k] = INFINITY;
   for (int64_t k = 0; k < 2 * p->width; k++) p->far[k] = -1.0; /* boxes without points are never farthest */
   for (int64_t s = 0; s < p->n; s++) {
     int64_t node = p->width + s / p->leaf;
     const double *point = p->points + p->order[s] * p->d;
     p->nearest[s] = p->far[node] = INFINITY;
-    for (int64_t k = 0; k < p->d; k++) {
-      p->low[node * p->d + k] = smaller(p->low[node * p->d + k], point[k]);
-      p->high[node * p->d + k] = larger(p->high[node * p->d + k], point[k]);
+    for (int64_t k = 0; k < side; k++) {
+      double *corner = p->corners + node * side + k;
+      *corner = smaller(*corner, k < p->d ? point[k] : -point[k - p->d]);
     }
   }
   for (int64_t node = p->width - 1; node > 0; node--) {
-    for (int64_t k = 0; k < p->d; k++) {
-      p->low[node * p->d + k] = smaller(p->low[2 * node * p->d + k], p->low[(2 * node + 1) * p->d + k]);
-      p->high[node * p->d + k] = larger(p->high[2 * node * p->d + k], p->high[(2 * node + 1) * p->d + k]);
-    }
+    double *corner = p->corners + node * side, *left = p->corners + 2 * node * side, *right = left + side;
+    for (int64_t k = 0; k < side; k++) corner[k] = smaller(left[k], right[k]);
     p->far[node] = larger(p->far[2 * node], p->far[2 * node + 1]);
   }
 }
@@ -985,9 +882,10 @@ static void select_point(const Pyramid *p, int64_t new) {
       p->who[-node] = p->who[take ? left : right];
       continue;
     }
+    const double *corner = p->corners + 2 * node * p->d;
     double gap2 = 0.0;
     for (int64_t k = 0; k < p->d; k++) {
-      double gap = larger(larger(p->low[node * p->d + k] - x[k], x[k] - p->high[node * p->d + k]), 0.0);
+      double gap = larger(larger(corner[k] - x[k], x[k] + corner[p->d + k]), 0.0);
       gap2 += gap * gap;
     }
     if (gap2 > p->far[node]) continue;
@@ -1024,14 +922,14 @@ static double sweep_radius(double farthest, double shrink) { return farthest > 0
 (points, order, leaf, first, n_exact, visits, shrink, selected, radii); radii of exact ones only. */
 LOOP(farthest_points, "dlnnnlxLD") {
   Argument *a = c->a;
-  Pyramid p = {a[0].d, a[1].l, a[0].rows, a[0].columns, a[2].i, 0, NULL, NULL, NULL, NULL, NULL};
-  int64_t wanted = a[7].n, n_exact = least(a[4].i, wanted), current = a[3].i, count = 0, *selected = a[7].L;
+  Pyramid p = {a[0].d, a[1].l, a[0].rows, a[0].columns, a[2].i, 0, NULL, NULL, NULL, NULL};
+  int64_t wanted = a[7].n, n_exact = least(a[4].i, wanted), current = a[3].i, count = 0, *selected = a[7].l;
   NEED(p.n >= 1 && p.d >= 1 && p.leaf >= 1 && current >= 0 && current < p.n && wanted <= p.n && a[8].n >= n_exact)
   NEED(a[1].n == p.n && in_range(&a[1], p.n) && in_range(&a[5], p.n) && (wanted == n_exact || a[5].n == p.n))
   build_pyramid(c, &p);
   if (c->no_memory) return;
   for (double far = INFINITY; count < n_exact; current = p.who[1], far = p.far[1]) {
-    a[8].D[count] = sqrt(far);
+    a[8].d[count] = sqrt(far);
     selected[count++] = current;
     select_point(&p, current);
   }
@@ -1050,150 +948,94 @@ LOOP(farthest_points, "dlnnnlxLD") {
 
 /* ------------------------------------------------------------------------------------------ paths along edges */
 typedef struct {
-  double key;
-  int64_t node;
-} Item;
+  double *best;            /* lengths of the shortest paths so far */
+  int64_t *queue, *reached; /* a ring of all nodes, since each waits at most once; the nodes that were infinitely far */
+  uint8_t *waiting;
+} Paths;
 
-typedef struct {
-  Item *items;
-  int64_t size, room;
-} Heap;
-
-static inline int is_before(Item a, Item b) { return a.key < b.key || (a.key == b.key && a.node < b.node); }
-
-static int push_item(Heap *h, Item item) {
-  if (h->size == h->room) {
-    int64_t room = 2 * h->room + 64;
-    Item *items = realloc(h->items, (size_t)room * sizeof *items);
-    if (!items) return 0;
-    h->items = items;
-    h->room = room;
-  }
-  int64_t k = h->size++;
-  for (; k > 0 && is_before(item, h->items[(k - 1) / 2]); k = (k - 1) / 2) h->items[k] = h->items[(k - 1) / 2];
-  h->items[k] = item;
-  return 1;
+static Paths paths_of(Call *c, double *best, int64_t n) {
+  Paths p = {best, zeros(c, n, 8), zeros(c, n, 8), zeros(c, n, 1)};
+  return p;
 }
 
-static Item pop_item(Heap *h) {
-  Item first = h->items[0], last = h->items[--h->size];
-  int64_t k = 0;
-  for (int64_t child = 1; child < h->size; child = 2 * k + 1) {
-    if (child + 1 < h->size && is_before(h->items[child + 1], h->items[child])) child++;
-    if (!is_before(h->items[child], last)) break;
-    h->items[k] = h->items[child];
-    k = child;
-  }
-  h->items[k] = last;
-  return first;
-}
-
-/* Lower the distances that a new node improves: Dijkstra that visits no other nodes. */
-static int approach(Matrix m, double *nearest, int64_t source, Heap *heap) {
-  Item begin = {0.0, source};
-  nearest[source] = -1.0; /* chosen */
-  int memory = push_item(heap, begin);
-  while (memory && heap->size > 0) {
-    Item item = pop_item(heap);
-    if (item.key > larger(nearest[item.node], 0.0)) continue; /* an older, longer entry */
-    for (int64_t e = at(m.ends, item.node); e < at(m.ends, item.node + 1); e++) {
-      Item next = {item.key + m.values[e], at(m.columns, e)};
-      if (next.key < nearest[next.node]) {
-        nearest[next.node] = next.key;
-        memory &= push_item(heap, next);
+/* Lower the lengths that paths from a source improve, up to a limit, by corrected labels; returns the number of reached
+nodes, the source first. A first-in first-out queue visits some nodes again, but needs no heap: on the balls of a heat
+step it takes a third of the time of Dijkstra's algorithm. The lengths are the same, to the bit. */
+static int64_t shorten(Matrix m, Paths p, int64_t source, double limit) {
+  int64_t found = 1, head = 0, tail = 1 % m.n, size = 1;
+  p.best[source] = 0.0;
+  p.reached[0] = p.queue[0] = source;
+  for (; size > 0; size--) {
+    int64_t v = p.queue[head];
+    head = head + 1 == m.n ? 0 : head + 1;
+    p.waiting[v] = 0;
+    for (int64_t e = at(m.ends, v); e < at(m.ends, v + 1); e++) {
+      double length = p.best[v] + m.values[e];
+      int64_t w = at(m.columns, e);
+      if (length <= limit && length < p.best[w]) {
+        if (p.best[w] == INFINITY) p.reached[found++] = w;
+        p.best[w] = length;
+        if (!p.waiting[w]) {
+          p.waiting[w] = 1;
+          p.queue[tail] = w;
+          tail = tail + 1 == m.n ? 0 : tail + 1;
+          size++;
+        }
       }
     }
   }
-  return memory;
+  return found;
+}
+
+static void choose_node(Matrix m, Paths p, int64_t node) {
+  shorten(m, p, node, INFINITY);
+  p.best[node] = -1.0;
 }
 
 /* The seeds, then farthest nodes along the edges up to n_exact, then greedy independent sets of shrinking radius.
-`nearest` is infinite, -1 for nodes that must not be chosen; it becomes the distance to the selection. The farthest node
-is the top of a heap, whose entries are updated when they are popped: distances only decrease.
+`nearest` is infinite, -1 for nodes that must not be chosen; it becomes the distance to the selection.
 (indptr, indices, lengths, nearest, seeds, n_exact, visits, shrink, selected). */
 LOOP(farthest_along_edges, "iidDlnlxL") {
   Argument *a = c->a;
   TAKE_MATRIX(m, 0, 0, a[0].n - 1);
-  double *nearest = a[3].D;
-  int64_t wanted = a[8].n, count = 0, *selected = a[8].L;
+  double *nearest = a[3].d;
+  int64_t wanted = a[8].n, count = 0, *selected = a[8].l;
   NEED(a[3].n == m.n && a[6].n == m.n && a[4].n <= wanted && in_range(&a[4], m.n) && in_range(&a[6], m.n))
-  Heap waiting = {NULL, 0, 0}, heap = {NULL, 0, 0};
-  int memory = 1;
-  for (; memory && count < a[4].n; count++) memory = approach(m, nearest, selected[count] = a[4].l[count], &heap);
-  for (int64_t v = 0; memory && v < m.n; v++) {
-    Item item = {-nearest[v], v};
-    if (nearest[v] != -1.0) memory = push_item(&waiting, item);
+  Paths paths = paths_of(c, nearest, m.n);
+  if (c->no_memory) return;
+  for (; count < a[4].n; count++) choose_node(m, paths, selected[count] = a[4].l[count]);
+  while (count < wanted) {
+    int64_t farthest = 0, before = count;
+    for (int64_t v = 1; v < m.n; v++)
+      if (nearest[v] > nearest[farthest]) farthest = v;
+    double radius = sweep_radius(nearest[farthest], a[7].x);
+    if (count < a[5].i && nearest[farthest] != -1.0)
+      choose_node(m, paths, selected[count++] = farthest);
+    else
+      for (int64_t k = 0; k < m.n && count < wanted; k++)
+        if (nearest[a[6].l[k]] > radius) choose_node(m, paths, selected[count++] = a[6].l[k]);
+    NEED(count > before) /* no node is left */
   }
-  while (memory && count < least(wanted, a[5].i) && waiting.size > 0) {
-    Item item = pop_item(&waiting);
-    if (-item.key > nearest[item.node]) { /* the entry is old */
-      item.key = -nearest[item.node];
-      if (nearest[item.node] != -1.0) memory = push_item(&waiting, item);
-      continue;
-    }
-    selected[count++] = item.node;
-    memory = approach(m, nearest, item.node, &heap);
-  }
-  while (memory && count < wanted) {
-    double farthest = -1.0;
-    int64_t before = count;
-    for (int64_t v = 0; v < m.n; v++) farthest = larger(farthest, nearest[v]);
-    double radius = sweep_radius(farthest, a[7].x);
-    for (int64_t k = 0; memory && k < m.n && count < wanted; k++)
-      if (nearest[a[6].l[k]] > radius) memory = approach(m, nearest, selected[count++] = a[6].l[k], &heap);
-    if (count == before) break; /* no node is left */
-  }
-  free(waiting.items);
-  free(heap.items);
-  c->no_memory = !memory;
-  NEED(!memory || count == wanted)
 }
 
-/* All nodes within `limit` of each source along the edges, the source first, by corrected labels. A first-in first-out
-queue visits some nodes again, but needs no heap: on the balls of a heat step it takes a third of the time of Dijkstra's
-algorithm. The distances are the same, to the bit.
+/* All nodes within `limit` of each source along the edges, the source first.
 (indptr, indices, lengths, sources, limit) -> 0, counts, nodes, distances. */
 LOOP(balls_along_edges, "iidlx") {
   Argument *a = c->a;
   TAKE_MATRIX(m, 0, 0, a[0].n - 1);
   NEED(in_range(&a[3], m.n))
-  double *best = zeros(c, m.n, 8), limit = a[4].x;
-  uint8_t *waiting = zeros(c, m.n, 1);
-  int64_t *queue = zeros(c, m.n, 8), *ball = zeros(c, m.n, 8);
+  Paths paths = paths_of(c, zeros(c, m.n, 8), m.n);
   if (c->no_memory) return;
-  for (int64_t v = 0; v < m.n; v++) best[v] = INFINITY;
+  for (int64_t v = 0; v < m.n; v++) paths.best[v] = INFINITY;
   c->n_results = 3;
   for (int64_t s = 0; s < a[3].n; s++) {
-    /* Each node waits at most once, so a ring of all nodes is long enough. */
-    int64_t source = a[3].l[s], found = 1, head = 0, tail = 1 % m.n, size = 1;
-    best[source] = 0.0;
-    ball[0] = queue[0] = source;
-    for (; size > 0; size--) {
-      int64_t v = queue[head];
-      head = head + 1 == m.n ? 0 : head + 1;
-      waiting[v] = 0;
-      for (int64_t e = at(m.ends, v); e < at(m.ends, v + 1); e++) {
-        double length = best[v] + m.values[e];
-        int64_t w = at(m.columns, e);
-        if (length <= limit && length < best[w]) {
-          if (best[w] == INFINITY) ball[found++] = w;
-          best[w] = length;
-          if (!waiting[w]) {
-            waiting[w] = 1;
-            queue[tail] = w;
-            tail = tail + 1 == m.n ? 0 : tail + 1;
-            size++;
-          }
-        }
-      }
-    }
-    int64_t *nodes;
+    int64_t found = shorten(m, paths, a[3].l[s], a[4].x), *nodes;
     double *distances;
     if (!extend_row(c, found, &nodes, &distances, NULL)) return;
     for (int64_t k = 0; k < found; k++) {
-      nodes[k] = ball[k];
-      distances[k] = best[ball[k]];
-      best[ball[k]] = INFINITY;
+      nodes[k] = paths.reached[k];
+      distances[k] = paths.best[nodes[k]];
+      paths.best[nodes[k]] = INFINITY;
     }
   }
 }
@@ -1208,8 +1050,8 @@ typedef struct { /* nodes sorted by cell; those of a row of cells are contiguous
   int64_t n;
 } Cells;
 
-typedef struct {
-  int64_t *columns, room;
+typedef struct { /* nodes near a query, in two growing results of the call */
+  int64_t n, *columns;
   double *squares;
 } Near;
 
@@ -1221,9 +1063,9 @@ static const char *cells_of(const Argument *a, int64_t axes, Cells *cells) {
   return NULL;
 }
 
-/* List the nodes within a cell's size of a query; returns their number, -1 without memory. */
-static int64_t collect(const double *query, int64_t axes, const Cells *cells, Near *near) {
-  int64_t cell[3] = {0, 0, 0}, found = 0, ranges[9][2], n_rows = 0, room = 0;
+/* The nodes within a cell's size of a query; none without memory. */
+static Near collect(Call *c, const double *query, int64_t axes, const Cells *cells) {
+  int64_t cell[3] = {0, 0, 0}, ranges[9][2], n_rows = 0, room = 0;
   double spot[3] = {0.0, 0.0, 0.0}, limit = cells->size * cells->size;
   for (int64_t k = 0; k < axes; k++) {
     /* Far outside the box no cell is near; a floor of huge numbers would overflow. */
@@ -1250,31 +1092,20 @@ static int64_t collect(const double *query, int64_t axes, const Cells *cells, Ne
       room += end - begin;
     }
   }
-  if (room > near->room) {
-    free(near->columns);
-    free(near->squares);
-    near->room = 2 * room;
-    near->columns = malloc((size_t)near->room * sizeof *near->columns);
-    near->squares = malloc((size_t)near->room * sizeof *near->squares);
-    if (!near->columns || !near->squares) return -1;
-  }
-  for (int64_t r = 0; r < n_rows; r++) {
+  c->results[0].size = c->results[1].size = 0;
+  Near near = {0, extend(c, 0, room, 8), extend(c, 1, room, 8)};
+  for (int64_t r = 0; r < n_rows && !c->no_memory; r++) {
     for (int64_t p = ranges[r][0]; p < ranges[r][1]; p++) {
       const double *point = cells->points + 3 * p;
       double x = spot[0] - point[0], y = spot[1] - point[1], z = spot[2] - point[2];
       double square = x * x + y * y + z * z;
       if (square <= limit) {
-        near->columns[found] = cells->nodes[p];
-        near->squares[found++] = square;
+        near.columns[near.n] = cells->nodes[p];
+        near.squares[near.n++] = square;
       }
     }
   }
-  return found;
-}
-
-static void free_near(Near *near) {
-  free(near->columns);
-  free(near->squares);
+  return near;
 }
 
 /* Nodes within a cell's size of each query in the span; only their numbers if `columns` is empty. found[i] is where
@@ -1282,24 +1113,18 @@ the list of query i begins, and afterwards where it ends: (queries, cells, found
 LOOP(list_neighbors, "ddlldlxLLDnn") {
   Argument *a = c->a;
   Cells cells;
-  Near near = {NULL, 0, NULL};
-  int64_t axes = a[0].columns, *begin = a[7].L, room = a[8].n;
+  int64_t axes = a[0].columns, *begin = a[7].l, room = a[8].n;
   if ((c->refused = cells_of(&a[1], axes, &cells))) return;
   NEED(a[7].n == a[0].rows && a[9].n == room && a[10].i >= 0 && a[11].i <= a[0].rows)
-  for (int64_t i = a[10].i; i < a[11].i; i++) {
-    int64_t n = collect(a[0].d + i * axes, axes, &cells, &near);
-    if ((c->no_memory = n < 0)) break;
-    if (room > 0 && (begin[i] < 0 || begin[i] + n > room)) {
-      c->refused = "lists that fit";
-      break;
+  for (int64_t i = a[10].i; i < a[11].i && !c->no_memory; i++) {
+    Near near = collect(c, a[0].d + i * axes, axes, &cells);
+    NEED(room == 0 || (begin[i] >= 0 && begin[i] + near.n <= room))
+    for (int64_t k = 0; room > 0 && k < near.n; k++) {
+      a[8].l[begin[i] + k] = near.columns[k];
+      a[9].d[begin[i] + k] = sqrt(near.squares[k]);
     }
-    for (int64_t k = 0; room > 0 && k < n; k++) {
-      a[8].L[begin[i] + k] = near.columns[k];
-      a[9].D[begin[i] + k] = sqrt(near.squares[k]);
-    }
-    begin[i] += n;
+    begin[i] += near.n;
   }
-  free_near(&near);
 }
 
 /* ------------------------------------------------------------------------------------------------ heat steps */
@@ -1331,8 +1156,8 @@ LOOP(bend_squares, "ddlllddxDnn") {
   NEED(a[2].n == a[8].n && a[3].n == a[8].n && a[9].i >= 0 && a[10].i <= a[8].n)
   for (int64_t p = a[9].i; p < a[10].i; p++) {
     int64_t row = a[2].l[p], k = a[4].l[row];
-    a[8].D[p] = bent_square(a[1].d + a[3].l[p] * r, a[0].d + row * r, a[5].d + k * r * dim, a[6].d + k * dim * dim, r,
-                            dim, a[8].D[p], a[7].x);
+    a[8].d[p] = bent_square(a[1].d + a[3].l[p] * r, a[0].d + row * r, a[5].d + k * r * dim, a[6].d + k * dim * dim, r,
+                            dim, a[8].d[p], a[7].x);
   }
 }
 
@@ -1354,7 +1179,7 @@ LOOP(heat_steps, "llddxD") {
   Argument *a = c->a;
   const int64_t *columns = a[1].l, n = a[0].n - 1;
   const double *weights = a[3].d;
-  double *out = a[5].D;
+  double *out = a[5].d;
   NEED(ascending(&a[0], a[1].n) && a[1].n == a[5].n && a[3].n == a[2].n && in_range(&a[1], a[2].n))
   for (int64_t i = 0; i < n; i++) {
     int64_t begin = a[0].l[i], end = a[0].l[i + 1];
@@ -1371,7 +1196,7 @@ LOOP(heat_steps, "llddxD") {
   }
 }
 
-enum { BLOCK = 8 };
+enum { BLOCK = 8 }; /* two registers of four doubles */
 
 static inline void add_block(double *restrict row, const double *restrict values, double share) {
   for (int k = 0; k < BLOCK; k++) row[k] += share * values[k];
@@ -1381,7 +1206,7 @@ static inline void add_block(double *restrict row, const double *restrict values
 are close to each other, so rows of the table are still in the cache.
 (queries, visits, cells, points, node_of, factors, frames, ricci, bandwidth, ends, starts, values, order, out, begin,
 end): nodes and images with their node and factor, frames and curvature of nodes, and the table. */
-WIDE static void heat_rows(Call *c, const Cells *cells, double *row, Near *near) {
+WIDE static void heat_rows(Call *c, const Cells *cells, double *row) {
   Argument *a = c->a;
   int64_t axes = a[0].columns, r = a[8].columns, dim = a[11].deep, m = a[17].n;
   const double *points = a[8].d, *frames = a[11].d, *ricci = a[12].d, bandwidth = a[13].x;
@@ -1391,24 +1216,25 @@ WIDE static void heat_rows(Call *c, const Cells *cells, double *row, Near *near)
     int64_t i = a[1].l[v];
     NEED(i >= 0 && i < a[0].rows)
     const double *query = a[0].d + i * axes;
-    int64_t found = collect(query, axes, cells, near), nearest = 0;
-    if ((c->no_memory = found < 0)) return;
-    if (a[11].n > 0 && found > 0) { /* with the frame of the nearest node */
-      for (int64_t p = 0; p < found; p++)
-        if (near->squares[p] < near->squares[nearest]) nearest = p;
-      int64_t k = node_of[near->columns[nearest]];
-      for (int64_t p = 0; p < found; p++)
-        near->squares[p] = bent_square(points + near->columns[p] * r, query, frames + k * r * dim, ricci + k * dim * dim,
-                                       r, dim, near->squares[p], bandwidth);
+    Near near = collect(c, query, axes, cells);
+    int64_t nearest = 0;
+    if (c->no_memory) return;
+    if (a[11].n > 0 && near.n > 0) { /* with the frame of the nearest node */
+      for (int64_t p = 0; p < near.n; p++)
+        if (near.squares[p] < near.squares[nearest]) nearest = p;
+      int64_t k = node_of[near.columns[nearest]];
+      for (int64_t p = 0; p < near.n; p++)
+        near.squares[p] = bent_square(points + near.columns[p] * r, query, frames + k * r * dim, ricci + k * dim * dim,
+                                       r, dim, near.squares[p], bandwidth);
     }
-    double total = weigh(near->squares, found, near->columns, a[10].d, bandwidth);
+    double total = weigh(near.squares, near.n, near.columns, a[10].d, bandwidth);
     memset(row, 0, (size_t)((m + BLOCK - 1) / BLOCK * BLOCK) * sizeof *row);
-    for (int64_t p = 0; total > 0 && p < found; p++) {
-      int64_t node = node_of[near->columns[p]];
-      double share = near->squares[p] / total;
+    for (int64_t p = 0; total > 0 && p < near.n; p++) {
+      int64_t node = node_of[near.columns[p]];
+      double share = near.squares[p] / total;
       for (uint64_t q = ends[node]; q < ends[node + 1]; q++) add_block(row + a[15].w[q], a[16].d + BLOCK * q, share);
     }
-    for (int64_t k = 0; k < m; k++) a[18].D[i * m + order[k]] = row[k];
+    for (int64_t k = 0; k < m; k++) a[18].d[i * m + order[k]] = row[k];
   }
 }
 
@@ -1416,32 +1242,16 @@ LOOP(heat_step_rows, "dldlldlxdldddxuwdlDnn") {
   Argument *a = c->a;
   int64_t m = a[17].n, n_blocks = a[15].n;
   Cells cells;
-  Near near = {NULL, 0, NULL};
   if ((c->refused = cells_of(&a[2], a[0].columns, &cells))) return;
   NEED(a[8].columns == a[0].columns && a[9].n == a[8].rows && a[10].n == a[8].rows && a[8].rows == cells.n)
   NEED(ascending(&a[14], n_blocks) && a[16].n == BLOCK * n_blocks && in_range(&a[9], a[14].n - 1))
   NEED(a[11].n == 0 || (a[11].columns == a[8].columns && a[12].n == a[11].rows * a[11].deep * a[11].deep))
   NEED(a[18].n == a[0].rows * m && in_range(&a[17], m) && a[19].i >= 0 && a[20].i <= a[1].n)
   double *row = zeros(c, (m + BLOCK - 1) / BLOCK * BLOCK, 8);
-  if (row) heat_rows(c, &cells, row, &near);
-  free_near(&near);
+  if (row) heat_rows(c, &cells, row);
 }
 
 /* ------------------------------------------------------------------------------------- the surface of a cloud */
-/* Coordinates of queries along axes, added to `out`: (queries, origin, axes, out, begin, end). Products by BLAS would
-depend on the number of queries. */
-LOOP(into_axes, "dddDnn") {
-  Argument *a = c->a;
-  int64_t d = a[0].columns, r = a[2].columns;
-  NEED(a[1].n == d && a[2].rows == d && a[3].n == a[0].rows * r && a[4].i >= 0 && a[5].i <= a[0].rows)
-  for (int64_t i = a[4].i; i < a[5].i; i++) {
-    for (int64_t k = 0; k < d; k++) {
-      double offset = a[0].d[i * d + k] - a[1].d[k];
-      for (int64_t j = 0; j < r; j++) a[3].D[i * r + j] += offset * a[2].d[k * r + j];
-    }
-  }
-}
-
 /* Mean of the places of a query on the patches around it, in the coordinates of the cloud. The weight of the last of
 these patches is zero, so that it may change without a jump. Beyond `largest` bandwidths a patch is no longer bent.
 (inside, near, distances, means, frames, bends, widths, largest, origin, axes, out, begin, end). */
@@ -1482,7 +1292,7 @@ LOOP(blend_patches, "dldddddxddDnn") {
     for (int64_t q = 0; q < d; q++) {
       double sum = a[8].d[q];
       for (int64_t s = 0; s < r; s++) sum += a[9].d[q * r + s] * place[s] / total;
-      a[10].D[i * d + q] = sum;
+      a[10].d[i * d + q] = sum;
     }
   }
 }
@@ -1491,28 +1301,20 @@ LOOP(blend_patches, "dldddddxddDnn") {
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    METHOD(times_columns),
-    METHOD(step_columns),
-    METHOD(multiply_rows),
-    METHOD(add_product),
-    METHOD(stream_words),
-    METHOD(fill_table),
-    METHOD(run_walks),
-    METHOD(fill_count_table),
-    METHOD(count_walkers),
-    METHOD(push_frontier),
-    METHOD(farthest_points),
-    METHOD(farthest_along_edges),
-    METHOD(balls_along_edges),
-    METHOD(list_neighbors),
-    METHOD(bend_squares),
-    METHOD(heat_steps),
-    METHOD(heat_step_rows),
-    METHOD(into_axes),
-    METHOD(blend_patches),
+    METHOD(times_columns), METHOD(step_columns), METHOD(sum_along_rows), METHOD(add_product), 
+    METHOD(stream_words), METHOD(run_walks), METHOD(count_walkers), METHOD(push_frontier), 
+    METHOD(farthest_points), METHOD(farthest_along_edges), METHOD(balls_along_edges), METHOD(list_neighbors), 
+    METHOD(bend_squares), METHOD(heat_steps), METHOD(heat_step_rows), METHOD(blend_patches),
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_loops", "Compiled loops.", 0, methods, NULL, NULL, NULL, NULL};
+static int add_constants(PyObject *module) {
+  int failed = PyModule_AddIntConstant(module, "BLOCK", BLOCK);
+  return failed ? failed : PyModule_AddIntConstant(module, "MOST_COUPLED", MOST_COUPLED);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_constants}, {0, NULL}};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_loops", "Compiled loops.", 0, methods, slots, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__loops(void) { return PyModuleDef_Init(&definition); }

@@ -446,6 +446,7 @@ def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, pro
     parts, shape = (columns.astype(index), ends.astype(index)), (len(nodes), n_nodes)
     rows, n_steps = sparse.csr_array((values, *parts), shape=shape), sum(int(found[4]) for found in results)
     if isinstance(results[0][3], float):
+        rows.eliminate_zeros()  # sums may cancel, and f_k may be 0
         return rows, n_steps, None, max(found[3] for found in results)
     variances = np.concatenate([found[3] for found in results])
     stderr = sparse.csr_array((np.sqrt(variances), *parts), shape=shape, copy=True)
@@ -491,11 +492,33 @@ def pack_table(indptr: Any, indices: Any, data: Any, *, weighted: bool = False) 
     rows = np.ascontiguousarray(indptr, np.uint64)
     if max(len(data), rows.size) >= 2**32:
         raise ValueError(f"Walks need fewer than 2^32 nodes and entries, got {rows.size - 1} and {len(data)}.")
-    mask = 2 ** int(np.diff(rows).max(initial=np.uint64(0))).bit_length() - 1
-    edges, shares = np.zeros(len(data), EDGE), np.zeros(len(data) if weighted else 0, np.uint64)
-    parts = rows, np.ascontiguousarray(indices), np.ascontiguousarray(data, np.float64)
-    loops.fill_table(*parts, mask, edges, shares)
+    degrees = np.diff(rows)
+    mask = 2 ** int(degrees.max(initial=np.uint64(0))).bit_length() - 1
+    if weighted:
+        upto, totals = _sums_along_rows(indptr, indices, np.abs(data))
+        last = np.zeros(len(data), dtype=bool)
+        last[indptr[1:][degrees > 0] - 1] = True
+        with np.errstate(invalid="ignore"):  # infinite sums
+            share = np.divide(upto, totals, out=np.ones(len(data)), where=(totals > 0) & ~last) * 2.0**32
+        shares = np.where(share < 2.0**32, share, 2.0**32).astype(np.uint64)
+        before = np.roll(shares, 1)
+        before[indptr[:-1][degrees > 0]] = 0
+        # The probability as it is drawn, so that rounding to 2^-32 causes no bias.
+        chance = (shares - before) / 2.0**32
+        weights = np.divide(data, chance, out=np.zeros(len(data)), where=chance > 0)
+    else:
+        shares, weights = np.zeros(0, np.uint64), data * np.repeat(np.float64(degrees), np.diff(indptr))
+    edges = np.zeros(len(data), EDGE)
+    edges["target"], edges["row"] = indices, rows[indices]
+    edges["weight"] = (weights.view(np.uint64) & np.uint64(~mask & 2**64 - 1) | degrees[indices]).view(np.float64)
     return Table(edges, rows, shares, mask)
+
+
+def _sums_along_rows(indptr: Any, indices: Any, data: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """For every entry of a CSR matrix the sum of its row up to it, and of the whole row."""
+    sums, counts = np.zeros(len(data)), np.diff(indptr)
+    loops.sum_along_rows(indptr, indices, data, sums)
+    return sums, np.repeat(sums[indptr[1:][counts > 0] - 1], counts[counts > 0])
 
 
 def run_walks(table: Table, law: Law, n_walks: int, n_batches: int, key: Any, coupling: str, starts: Any) -> Any:
@@ -521,7 +544,7 @@ def run_walks(table: Table, law: Law, n_walks: int, n_batches: int, key: Any, co
         single batch)
     n_steps : int, steps of all walks
     """
-    unit = {"iid": 1, "antithetic": 2, "repelling": 16}[coupling]  # walkers of a group; 16: twice the usual degree
+    unit = {"iid": 1, "antithetic": 2, "repelling": loops.MOST_COUPLED}[coupling]  # walkers of a group
     n_units = -(-n_walks // unit)  # a batch has whole units; only the last unit may be incomplete
     n_batches = min(n_batches, n_units)
     sizes = np.diff(np.minimum(np.arange(n_batches + 1) * n_units // n_batches * unit, n_walks))
@@ -551,9 +574,11 @@ class CountTable(NamedTuple):
 
 def build_count_table(indptr: Any, indices: Any, data: Any) -> CountTable:
     """CountTable of a nonnegative CSR affinity."""
-    cumulative, root_degrees = np.zeros(len(data)), np.zeros(len(indptr) - 1)
-    loops.fill_count_table(indptr, indices, data, cumulative, root_degrees)
-    return CountTable(indptr, indices, cumulative, root_degrees)
+    sums, totals = _sums_along_rows(indptr, indices, data)
+    root_degrees = np.ones(len(indptr) - 1)
+    full = np.repeat(np.arange(len(root_degrees)), np.diff(indptr))[totals > 0]
+    root_degrees[full] = np.sqrt(totals[totals > 0])
+    return CountTable(indptr, indices, np.divide(sums, totals, out=sums, where=totals > 0), root_degrees)
 
 
 def propagate_counts(table: CountTable, law: Law, n_walkers: int, n_batches: int, key: Any, starts: Any) -> Any:
@@ -617,7 +642,7 @@ def push_frontier(
     -------
     counts : int64 (n_starts,), the number of nodes of each start
     nodes : int64 (sum of counts,), one start after the other, ascending within each
-    values : float64 (sum of counts,), without zeros
+    values : float64 (sum of counts,)
     bounds : float64 (n_starts,)
         For |W|_2 <= 1, a bound of the 2-norm of the error of the row, up to rounding of the sums. Entries dropped
         at length k would contribute to the row through the coefficients from k on, and their norm would not grow.

@@ -7,7 +7,7 @@ from scipy.sparse import csgraph
 
 from manifoldrf import Graph, GraphRandomFeatures
 from manifoldrf.geometry import csr
-from manifoldrf.geometry.csr import components_of, local_form, product_above, renumbered, scaled_both_ends, times
+from manifoldrf.geometry.csr import components_of, local_form, renumbered, scaled_both_ends, times
 
 
 @pytest.fixture
@@ -26,16 +26,6 @@ def test_products_are_those_of_scipy_and_do_not_depend_on_threads(rng, shape):
     one, three = (times(matrix, table, n_jobs) for n_jobs in (1, 3))
     np.testing.assert_array_equal(one, three)
     np.testing.assert_allclose(one, matrix @ table, atol=1e-13 * np.abs(one).max())
-
-
-@pytest.mark.parametrize("n_jobs", [1, 3])
-def test_a_product_without_small_entries_is_that_of_scipy_to_the_bit(rng, n_jobs):
-    left, right = (sparse.random_array((1100, 60), density=0.2, rng=rng, format="csr") for _ in range(2))
-    left.data -= 0.2
-    right, limits = right.T.tocsr(), 0.1 * rng.random(1100)
-    found, whole = product_above(left, right, limits, n_jobs), (left @ right).toarray()
-    assert found.has_sorted_indices
-    np.testing.assert_array_equal(found.toarray(), np.where(whole >= limits[:, None], whole, 0.0))
 
 
 def test_values_scaled_at_both_ends_are_symmetric_to_the_bit(rng):

@@ -33,7 +33,6 @@ from manifoldrf.geometry.csr import (
     check_amounts,
     check_csr,
     csr_parts,
-    product_above,
     reciprocal,
     row_peaks,
     select_entries,
@@ -349,10 +348,9 @@ def rows_of(rule: PointRule, queries: FloatArray, n_jobs: int) -> Any:
 def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
     """CSR rows times a table, CSR with sorted columns or dense; a row does not depend on the others."""
     if as_sparse:
-        if not rows.shape[0]:
-            return sparse.csr_array((0, table.shape[1]))
-        found = product_above(rows, table, np.full(rows.shape[0], -np.inf), n_jobs)
-        return found.copy()  # writable
+        found = rows @ table
+        found.sort_indices()
+        return found
     factors = *csr_parts(rows), *csr_parts(table)
     return _by_blocks(loops.add_product, factors, (rows.shape[0], table.shape[1]), n_jobs)
 
@@ -373,7 +371,7 @@ def _by_blocks(loop: Any, given: tuple[Any, ...], shape: tuple[int, int], n_jobs
     return out
 
 
-BLOCK = 8  # columns of a table added at a time, as in _loops.c: two registers of four doubles
+BLOCK: int = loops.BLOCK  # columns of a table added at a time
 
 
 class Blocks(NamedTuple):
@@ -381,7 +379,7 @@ class Blocks(NamedTuple):
 
     ends: Any  # uint64 (N + 1,): blocks of row i are ends[i] up to ends[i + 1]
     starts: Any  # uint32 (n_blocks,): first column of each, in the order of ``order``
-    values: Any  # (8 n_blocks,)
+    values: Any  # (BLOCK n_blocks,)
     order: Any  # int64 (m,): columns of the table in their new order
 
 

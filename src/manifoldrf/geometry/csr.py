@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from manifoldrf._native import arrays, loops
+from manifoldrf._native import loops
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, check_points, reject
 
@@ -64,16 +64,6 @@ def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
     edges = [0, *np.searchsorted(matrix.indptr, shares).tolist(), matrix.shape[0]]
     quick_map(lambda span: loops.times_columns(*csr_parts(matrix), dense, out, *span), pairwise(edges), n_jobs)
     return out
-
-
-def product_above(left: Any, right: Any, limits: FloatArray, n_jobs: int) -> Any:
-    """Product of two CSR arrays without the entries of row i below ``limits[i]``; columns are sorted."""
-    factors = *csr_parts(left), *csr_parts(right), limits, right.shape[1]
-    spans = pairwise([*range(0, left.shape[0], 512), left.shape[0]])
-    found = quick_map(lambda span: arrays(loops.multiply_rows(*factors, *span)[1:], "lld"), spans, n_jobs)
-    counts, columns, values = (np.concatenate(part) for part in zip(*found, strict=True))
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    return read_only(sparse.csr_array((values, columns, ends), shape=(left.shape[0], right.shape[1])))
 
 
 def scaled_both_ends(matrix: Any, scale: FloatArray) -> FloatArray:

@@ -30,7 +30,7 @@ from manifoldrf.geometry.neighbors import (
     farthest_first,
     without_self,
 )
-from manifoldrf.geometry.patches import LocalSurface, fit_patches, patch_tangents
+from manifoldrf.geometry.patches import LocalSurface, along, fit_patches, patch_tangents
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
 _PUSHED_BY = {1: 4, 2: 12, 3: 24}  # nearest nodes that push, by dimension
@@ -212,9 +212,7 @@ class EvenNodes(AbstractNodes):
         """Points in the coordinates of the cloud."""
         if self._is_whole:
             return np.ascontiguousarray(z)
-        found = np.zeros((len(z), self.axes.shape[1]))
-        loops.into_axes(np.ascontiguousarray(z), self.origin, self.axes, found, 0, len(z))
-        return found
+        return along(self.axes, z - self.origin)
 
     def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Where points are on the space: moved along the noise, if there was some."""

@@ -108,17 +108,23 @@ class LocalSurface:
     def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Points of the surface near the queries, shape (q, D); continuous in the queries."""
         patches = self.means, self.frames, self.bends, self.widths
-        inside = np.zeros((len(queries), self.axes.shape[1]))
+        inside = along(self.axes, queries - self.origin)
         found = np.zeros(queries.shape)
         spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
-        places = np.ascontiguousarray(queries)
-        quick_map(lambda span: loops.into_axes(places, self.origin, self.axes, inside, *span), spans, n_jobs)
         distances, near = self.centres.knn(inside, min(_BLENDED, len(self.means)), n_jobs)
         # The tree returns an index beyond the last where squared distances overflow.
         near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.means) - 1)
         given = inside, near, np.ascontiguousarray(distances), *patches, _LARGEST_COORDINATE, self.origin, self.axes
         quick_map(lambda span: loops.blend_patches(*given, found, *span), spans, n_jobs)
         return found
+
+
+def along(axes: FloatArray, offsets: FloatArray) -> FloatArray:
+    """Coordinates of offsets (q, D) along axes (D, r); products by BLAS would depend on the number of offsets."""
+    found = np.zeros((len(offsets), axes.shape[1]))
+    for axis, offset in zip(axes, offsets.T, strict=True):
+        found += offset[:, None] * axis
+    return found
 
 
 class Patches(NamedTuple):
