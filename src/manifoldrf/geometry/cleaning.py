@@ -27,7 +27,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.csr import components_of
-from manifoldrf.geometry.neighbors import NeighborSearch, around, estimate_dimension, loneliness
+from manifoldrf.geometry.neighbors import NeighborSearch, estimate_dimension
 from manifoldrf.geometry.patches import (
     MOST_NEIGHBORS,
     PER_COEFFICIENT,
@@ -166,14 +166,13 @@ def clean_cloud(
     if n > most:
         inside = inside[np.sort(generator(0, "cloud.part").permutation(n)[:most])]
     search = NeighborSearch(inside, None, threads)
-    usual = NeighborSearch(inside[loneliness(*around(search)) < 3], None, threads)
-    shape = _examine(usual, noise_std, None if dim is None else min(dim, n_axes))
+    shape = _examine(search, noise_std, None if dim is None else min(dim, n_axes))
     found = CleanCloud(inside, origin, axes, dim or 0, inside, n_given=len(given), n_merged=len(given) - n)
     if shape is None:
         return replace(found, dim=min(dim or estimate_dimension(search), n_axes))
     if shape.dim == n_axes:
         return replace(found, dim=n_axes, structured=True)
-    surface, placed, off = _without_outliers(usual, search, shape, keep_all=noise_std == 0)
+    surface, placed, off = _without_outliers(search, shape, keep_all=noise_std == 0)
     squares = ((inside - placed)[~off] ** 2).sum(axis=1)
     # Fourth moments over those of noise: two sheets have 1 / 3, a ring around a curve 1 / 2, an even slab .6.
     hollow = shape.noise_std > 0 and _fourth(squares, n_axes - shape.dim) < 0.55
@@ -419,19 +418,16 @@ def _robust_std(squares: FloatArray, normal_axes: int) -> float:
 
 
 def _without_outliers(
-    usual: NeighborSearch, search: NeighborSearch, shape: _Shape, *, keep_all: bool
+    search: NeighborSearch, shape: _Shape, *, keep_all: bool
 ) -> tuple[LocalSurface, FloatArray, Any]:
     """The surface through the points, where all of them are on it, and which are outliers."""
-    surface = _surface_through(usual, shape)
+    surface = _surface_through(search, shape)
     if keep_all:
         return surface, search.points, np.zeros(len(search.points), bool)
     off, placed = _are_off(search, surface)
-    for _ in range(2):  # patches through outliers bend towards them
+    if off.any():  # patches through outliers bend towards them
         kept = NeighborSearch(np.ascontiguousarray(search.points[~off]), None, search.n_jobs)
-        if not off.any() or len(kept.points) == len(usual.points):
-            break
-        surface, usual = _surface_through(kept, shape), kept
-        off, placed = _are_off(search, surface)
+        off, placed = _are_off(search, surface := _surface_through(kept, shape))
     return surface, placed, off
 
 
@@ -466,7 +462,7 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     placed = surface.project(search.points, search.n_jobs)
     squares = ((search.points - placed) ** 2).sum(axis=1)
     normal_axes = search.points.shape[1] - surface.dim
-    distances, near = around(search)
+    distances, near = search.knn(search.points, min(12, len(search.points) - 1) + 1)
     spacing2 = np.median(distances[near[:, 1:], -1], axis=1) ** 2  # of the neighbours, not of the point itself
     by_chance = 1.5 * chi2.isf(1e-5, normal_axes) * surface.noise_std**2
     alone = squares > 16 * np.quantile(squares[near[:, 1:]], 0.25, axis=1)

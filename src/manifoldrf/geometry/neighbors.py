@@ -50,9 +50,6 @@ _MOST_CELLS = 2**60  # of the box around the nodes: cell numbers are 64-bit inte
 _DETOUR = 1.4
 
 
-LONELY_NEIGHBOR = 12  # whose distance tells how lonely a point is
-
-
 class Pairs(NamedTuple):
     """Query-node pairs: row of the query, column of the node, their distance."""
 
@@ -229,18 +226,6 @@ def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, 
     own = columns == np.arange(n)[:, None]
     own[~own.any(axis=1), width - 1] = True
     return distances[~own].reshape(n, width - 1), columns[~own].reshape(n, width - 1)
-
-
-def around(search: "NeighborSearch") -> tuple[FloatArray, IntArray]:
-    """Distances and positions of the 12 nearest neighbours of every point, the point itself first."""
-    return search.knn(search.points, min(LONELY_NEIGHBOR, len(search.points) - 1) + 1)
-
-
-def loneliness(distances: FloatArray, near: IntArray) -> FloatArray:
-    """Distance to the last neighbour over the median of those of the neighbours, shape (n,)."""
-    reach = distances[:, -1]
-    usual = np.median(reach[near[:, 1:]], axis=1)
-    return np.asarray(np.divide(reach, usual, out=np.ones_like(usual), where=usual > 0))
 
 
 def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:

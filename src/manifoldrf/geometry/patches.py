@@ -14,7 +14,7 @@ from manifoldrf._random import generator
 from manifoldrf._runtime import map_threads, quick_map
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_finite, check_real, reject
 from manifoldrf.geometry.csr import check_shape
-from manifoldrf.geometry.neighbors import NeighborSearch, around, farthest_points, loneliness
+from manifoldrf.geometry.neighbors import NeighborSearch, farthest_points
 
 PER_COEFFICIENT = 3.0  # effective neighbours for each coefficient of a patch
 MOST_NEIGHBORS = 400  # that a patch is fitted to
@@ -102,7 +102,7 @@ class LocalSurface:
     def tangents(self, places: FloatArray) -> FloatArray:
         """Orthonormal tangents (q, D, dim) of the nearest patches at some places."""
         inside, near = self._nearest(places)
-        patches = Patches(*(part[near] for part in (self.means, self.frames, self.bends, self.widths, self.widths)))
+        patches = Patches(*(part[near] for part in (self.means, self.frames, self.bends, self.widths)))
         return np.asarray(np.einsum("da,nak->ndk", self.axes, patch_tangents(patches, inside)))
 
     def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
@@ -139,15 +139,12 @@ class Patches(NamedTuple):
         Normal part: coefficients of 1, the tangential coordinates and their products.
     widths : array of shape (M,)
         Unit of the tangential coordinates.
-    spreads : array of shape (M,)
-        Median squared distance of the neighbours to the patch, per normal direction and in squared units.
     """
 
     means: FloatArray
     frames: FloatArray
     bends: FloatArray
     widths: FloatArray
-    spreads: FloatArray
 
 
 def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], dim: int, h2: float) -> LocalSurface:
@@ -166,21 +163,13 @@ def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], di
         Squared bandwidth.
     """
     points, threads = search.points, search.n_jobs
-    usable = np.flatnonzero(loneliness(*around(search)) < 1.7)  # lonelier points may be outliers
-    centres = usable[_centres(points[usable], h2)]
-    at = points[centres]
-    # A centre may be an outlier. Without it, its patch goes through its neighbours, and it is moved there.
-    patches = fit_patches(search, points, at, dim, h2, leave_out=True)
-    # Outliers that are neighbours of each other fill all directions, and are not close together: their spread was
-    # .11 to .31, that of others up to .1, and their squared bandwidth had to be more than twice as large.
-    sound = (patches.spreads < 0.1) | (patches.widths**2 < h2)
-    if not sound.all() and np.count_nonzero(sound) >= _BLENDED:
-        centres, patches = centres[sound], Patches(*(part[sound] for part in patches))
+    centres = _centres(points, h2)
+    patches = fit_patches(search, points, points[centres], dim, h2)
     own_basis = np.zeros(points.shape[1]), np.eye(points.shape[1])
-    once = LocalSurface(NeighborSearch(points[centres]), *own_basis, *patches[:-1]).project(points, threads)
+    once = LocalSurface(NeighborSearch(points[centres]), *own_basis, *patches).project(points, threads)
     at = once[centres]
     patches = fit_patches(NeighborSearch(once, None, threads), points, at, dim, h2)
-    return LocalSurface(NeighborSearch(at), *basis, *patches[:-1])
+    return LocalSurface(NeighborSearch(at), *basis, *patches)
 
 
 def quadratic_terms(along: FloatArray) -> FloatArray:
@@ -255,10 +244,8 @@ def _fit_block(around: FloatArray, squares: FloatArray, dim: int, h2: float, nee
         gaps = offsets - frames @ along - bends.transpose(0, 2, 1) @ terms
         rest = (gaps**2).sum(axis=1)
         # Among neighbours on one plane the median is zero; the cap keeps squares finite.
-        middle = _weighted_medians(rest, shares)
-        far = np.minimum(rest / (ROBUST * middle + 1e-300), 1e100)
-    spreads = middle / (unit[:, :, 0] ** 2 * max(1, around.shape[2] - dim))
-    return means, frames, bends, unit[:, 0, 0], spreads[:, 0]
+        far = np.minimum(rest / (ROBUST * _weighted_medians(rest, shares) + 1e-300), 1e100)
+    return means, frames, bends, unit[:, 0, 0]
 
 
 def patch_offsets(patches: Patches, points: FloatArray) -> FloatArray:
