@@ -11,7 +11,7 @@ from dataclasses import replace
 from unittest import mock
 
 import numpy as np
-from bench_clouds import settings
+from bench_clouds import SETTINGS
 from scipy import sparse
 
 from manifoldrf import heat_graph, relative_error
@@ -79,7 +79,7 @@ MECHANISMS = {
 
 def clouds():
     """Points, new points, exact kernel and time of each cloud."""
-    picked = {setting.title: setting for setting in settings() if setting.title.startswith(PICKED)}
+    picked = {setting.title: setting for setting in SETTINGS if setting.title.startswith(PICKED)}
     drawn = [(*setting.draw(7), setting.space.t) for setting in picked.values()]
     points, new, exact, t = drawn[list(picked).index("S^2, t = 0.05, 1000 points, density 1:10")]
     rng = np.random.default_rng(7)

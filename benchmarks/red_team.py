@@ -80,7 +80,7 @@ def tube(t=20.0, radius=40.0, wall=2.0, high=60.0):
     corners = np.cumsum([0, high / 2, wall, high, wall, high / 2])
     across, along = radius + wall * np.array([0, 0, -1, -1, 0, 0]), high / 2 * np.array([0, 1, 1, -1, -1, 0])
     parts = (lambda s, to=to: np.interp(s % corners[-1], corners, to) for to in (across, along))
-    return known.revolved("tube", t, *parts, corners[-1], periodic=True, edge=False)
+    return known.revolved("tube", t, *parts, corners[-1], periodic=True)
 
 
 def tube_mesh(n_around=240, n_along=80):

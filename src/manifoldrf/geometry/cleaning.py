@@ -408,7 +408,7 @@ def _local_variances(near: _Neighborhoods, h2: float) -> FloatArray:
 def _left_out_squares(search: NeighborSearch, dim: int, h2: float) -> FloatArray:
     """Squared distances of some points to the patch through their neighbours."""
     at = search.points[_some(search, 600)]
-    patches = fit_patches(search, search.points, at, dim, h2, leave_out=True)
+    patches = fit_patches(search, at, dim, h2, leave_out=True)
     return np.asarray((patch_offsets(patches, at) ** 2).sum(axis=1))
 
 
@@ -449,8 +449,7 @@ def _surface_through(search: NeighborSearch, shape: _Shape) -> LocalSurface:
     if inside > MOST_NEIGHBORS:  # a random part is enough for patches of this width
         part = np.sort(_some(search, int(n * MOST_NEIGHBORS / inside)))
         search = NeighborSearch(np.ascontiguousarray(search.points[part]), None, search.n_jobs)
-    surface = fit_surface(search, (origin, axes), dim, h2)
-    return replace(surface, noise_std=sigma)
+    return fit_surface(search, origin, axes, dim, h2, sigma)
 
 
 def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatArray]:

@@ -162,15 +162,8 @@ def find_edge(
     frames, widest = np.broadcast_to(np.eye(n_axes), (n, n_axes, n_axes)), np.full(n, np.inf)
     if surface is not None:  # windows are smaller than the radius of curvature
         frames, widest = surface.tangents(points), surface.radii(points)
-    tree = cKDTree(points)
     k = min(n - 1, 50 if dim == 2 else 80)
-    if noise_std > 0:  # a window must be wider than the blur
-        while (
-            k < min(n - 1, 400)
-            and np.median(tree.query(points[:: max(1, n // 100)], k + 1)[0][:, -1]) < 5 * noise_std
-        ):
-            k = min(2 * k, n - 1)
-    d, near = tree.query(points, k + 1, workers=n_jobs)
+    d, near = cKDTree(points).query(points, k + 1, workers=n_jobs)
     d, near = d[:, 1:], near[:, 1:]
     fewest = 16 if dim == 2 else 64  # fewer may lie on one side by chance
     radii = np.clip(widest, d[:, min(fewest, k - 1)], d[:, -1])
@@ -184,38 +177,25 @@ def find_edge(
     blur = noise_std / radii
     directions = np.stack([outward, *_turns(outward, dim)])  # (m, n, dim)
     depths = np.stack([_window_depth(flat, direction, blur)[0] for direction in directions])
-    depths[0] -= 0.02  # turned only for a reason
-    rows = np.arange(len(open_))
-    at: list[IntArray] = []
-    turned: list[FloatArray] = []
-    for _ in range(dim):  # away from the diagonal of a corner to each of its faces
-        best = depths.argmin(axis=0)
-        at.append(np.flatnonzero(depths[best, rows] < 0.6))
-        turned.append(directions[best, rows][at[-1]])
-        depths[np.einsum("mna,na->mn", directions, directions[best, rows]) > _OTHER_FACE[dim]] = np.inf
-    rows, outward = np.concatenate(at), np.concatenate(turned)
+    rows = np.flatnonzero(depths.min(axis=0) < 0.6)
+    outward = directions[depths.argmin(axis=0)[rows], rows]
     if len(rows) < 12:
         return Edge.none(dim, n_axes)
     flat, radii, blur, open_ = flat[rows], radii[rows], blur[rows], open_[rows]
     F = frames[open_]
-    normals, agreement = np.einsum("nda,na->nd", F, outward), np.zeros(0)
+    normals = np.einsum("nda,na->nd", F, outward)
     d, around = cKDTree(points[open_]).query(points[open_], min(24 * dim, len(open_)), workers=n_jobs)
     weights = np.exp(-((d / (0.5 * radii[:, None])) ** 2))
     for _ in range(4):  # neighbours on the same face have similar normals
         cosines = np.einsum("nkd,nd->nk", normals[around], normals)
         same = weights * (cosines > _SAME_FACE)
-        if not len(agreement):
-            agreement = same.sum(axis=1) / np.maximum((weights * (cosines > -0.5)).sum(axis=1), 1e-300)
         mean = np.einsum("nk,nkd->nd", same, normals[around])
         normals = mean / _lengths(mean)
     outward = np.einsum("nda,nd->na", F, normals)
     outward /= _lengths(outward)
     depths, beyond = _window_depth(flat, outward, blur)
     normals = np.einsum("nda,na->nd", F, outward)
-    # Where only the density falls, there are points further out.
-    further = points[open_] + ((depths + 0.7 + 2 * blur) * radii)[:, None] * normals
-    empty = tree.query(further, workers=n_jobs)[0] > 0.55 * radii
-    found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0)) & (agreement >= 0.3) & empty
+    found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0))
     normals = normals[found]
     places = points[open_][found] + (depths * radii)[found][:, None] * normals
     return replace(_smooth_edge(places, normals, radii[found], spacing, dim), surface=surface)

@@ -147,29 +147,16 @@ class Patches(NamedTuple):
     widths: FloatArray
 
 
-def fit_surface(search: NeighborSearch, basis: tuple[FloatArray, FloatArray], dim: int, h2: float) -> LocalSurface:
-    """Patches through the points, fitted twice: distances between noisy points are too long.
-
-    The second fit weights neighbours by the distances between the points on the first surface.
-
-    Parameters
-    ----------
-    search : NeighborSearch
-        The points, in the coordinates along the axes of the basis.
-    basis : tuple of arrays
-        Origin (D,) and axes (D, r).
-    dim : int
-    h2 : float
-        Squared bandwidth.
-    """
-    points, threads = search.points, search.n_jobs
-    centres = _centres(points, h2)
-    patches = fit_patches(search, points, points[centres], dim, h2)
-    own_basis = np.zeros(points.shape[1]), np.eye(points.shape[1])
-    once = LocalSurface(NeighborSearch(points[centres]), *own_basis, *patches).project(points, threads)
-    at = once[centres]
-    patches = fit_patches(NeighborSearch(once, None, threads), points, at, dim, h2)
-    return LocalSurface(NeighborSearch(at), *basis, *patches)
+def fit_surface(
+    search: NeighborSearch, origin: FloatArray, axes: FloatArray, dim: int, h2: float, noise_std: float
+) -> LocalSurface:
+    """The surface through points in the coordinates along the axes, by patches of a squared bandwidth."""
+    points = search.points
+    order = cKDTree(points).indices.astype(np.int64)
+    chosen, radii = farthest_points(points, order, 16, len(points), 0)
+    enough = np.count_nonzero(radii > 0.6 * np.sqrt(h2))  # patches must overlap
+    centres = points[chosen[: max(enough, min(_BLENDED, len(points)))]]
+    return LocalSurface(NeighborSearch(centres), origin, axes, *fit_patches(search, centres, dim, h2), noise_std)
 
 
 def quadratic_terms(along: FloatArray) -> FloatArray:
@@ -182,22 +169,9 @@ def quadratic_terms(along: FloatArray) -> FloatArray:
     return terms
 
 
-def _centres(points: FloatArray, h2: float) -> IntArray:
-    """Positions of farthest points that are as close together as patches must be."""
-    order = cKDTree(points).indices.astype(np.int64)
-    chosen, radii = farthest_points(points, order, 16, len(points), 0)
-    n = int(np.count_nonzero(radii > 0.6 * np.sqrt(h2)))
-    return np.asarray(chosen[: max(n, min(_BLENDED, len(points)))])
-
-
-def fit_patches(
-    search: NeighborSearch, points: FloatArray, at: FloatArray, dim: int, h2: float, *, leave_out: bool = False
-) -> Patches:
-    """Patches at the centres ``at``.
-
-    Neighbours are found and weighted in ``search``; the patch is fitted to their ``points``.
-    """
-    n = len(points)
+def fit_patches(search: NeighborSearch, at: FloatArray, dim: int, h2: float, *, leave_out: bool = False) -> Patches:
+    """Patches at the centres ``at``, through the points around them."""
+    points, n = search.points, len(search.points)
     needed = int(PER_COEFFICIENT * n_terms(dim))
     sample = at[:: max(1, len(at) // 100)]
     squares = search.knn(sample, min(n, MOST_NEIGHBORS))[0] ** 2
