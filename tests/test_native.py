@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from manifoldrf._native import arrays, loops
+from manifoldrf._native import loops
+from manifoldrf.geometry.csr import arrays
 
 ENDS, COLUMNS, VALUES = np.array([0, 1, 2]), np.array([0, 1]), np.ones(2)
 TABLE, OUT = np.ones((2, 3)), np.zeros((2, 3))

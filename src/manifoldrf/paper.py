@@ -24,7 +24,7 @@ from scipy import sparse
 from manifoldrf._codec import stored
 from manifoldrf._files import atomic_path, output_file
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import Progress, SharedLimit, map_threads, one_blas_thread, require, silent
+from manifoldrf._runtime import Progress, SharedLimit, one_blas_thread, quick_map, require, silent
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -293,7 +293,7 @@ class NetworkField:
                     layer = np.maximum(layer, 0, out=layer) @ matrix + offset
                 result[row, part] = layer[:, 0]
 
-        map_threads(evaluate, range(len(places)), check_jobs(n_jobs))
+        quick_map(evaluate, range(len(places)), check_jobs(n_jobs))
         return np.clip(np.nan_to_num(result / self.scale), 0.0, self.largest)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from manifoldrf._codec import stored
-from manifoldrf._native import arrays, loops
+from manifoldrf._native import loops
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._runtime import Progress, one_blas_thread, silent, thread_pool
 from manifoldrf._validation import (
@@ -30,10 +30,16 @@ from manifoldrf._validation import (
     check_option,
     reject,
 )
-from manifoldrf.geometry.csr import as_dense, csr_parts
+from manifoldrf.geometry.csr import arrays, as_dense, csr_parts
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel, FrozenParams
-from manifoldrf.kernels.action import TOLERANCES, best_matrix, rows_of_expansion
+from manifoldrf.kernels.abstract_kernel import (
+    ASYMMETRIC,
+    TOLERANCES,
+    AbstractKernel,
+    FrozenParams,
+    best_matrix,
+    rows_of_expansion,
+)
 
 Engine = Callable[[IntArray], Any]  # starts to (counts, nodes, values, variances or a bound, steps)
 
@@ -273,31 +279,47 @@ def compute_signatures(
     chosen = check_teacher(teacher)
     if isinstance(chosen, Exact) and chosen.form == "auto":
         chosen = Exact(chosen.tol, choose_form(graph, series, len(picked), chosen.tol))
-    if isinstance(chosen, Walks):
-        table = pack_table(*csr_parts(graph.operator), weighted=chosen.transitions == "weighted")
-        law, key = survival_law(series, chosen), Streams.from_seed(seed).key("signatures.walks 0")
-        settings = law, chosen.n_walks, chosen.n_batches, key, chosen.coupling
-        found = _sparse_rows(functools.partial(run_walks, table, *settings), graph.n_nodes, picked, jobs, progress)
-    elif isinstance(chosen, Counts):
+    rows, n_steps, stderr, bound = series_rows(graph, series, picked, chosen, seed, jobs, progress)
+    return Signatures(rows, picked, chosen, asymmetric, n_steps, time.perf_counter() - start, stderr, bound)
+
+
+Rows = tuple[Any, int, Any, float | None]  # rows, number of steps, standard errors and bound of the error, if known
+
+
+def series_rows(
+    graph: Graph,
+    series: AbstractKernel,
+    nodes: IntArray,
+    teacher: Any,
+    seed: SeedLike,
+    n_jobs: int,
+    progress: Progress,
+) -> Rows:
+    """Rows of a series by a teacher, without checks of the arguments."""
+    if isinstance(teacher, Walks):
+        table = pack_table(*csr_parts(graph.operator), weighted=teacher.transitions == "weighted")
+        law, key = survival_law(series, teacher), Streams.from_seed(seed).key("signatures.walks 0")
+        settings = law, teacher.n_walks, teacher.n_batches, key, teacher.coupling
+        engine: Engine = functools.partial(run_walks, table, *settings)
+    elif isinstance(teacher, Counts):
         counted = build_count_table(*csr_parts(graph.affinity))
-        law, key = survival_law(series, chosen), Streams.from_seed(seed).key("signatures.walks 0")
-        engine = functools.partial(propagate_counts, counted, law, chosen.n_walks, chosen.n_batches, key)
-        found = _sparse_rows(engine, graph.n_nodes, picked, jobs, progress)
-    elif not isinstance(chosen, Exact):
-        found = _own_rows(chosen, graph, series, picked), 0, None, None
-    elif chosen.form == "sparse":
-        n_terms = series.truncation(max(chosen.tol / 2, TOLERANCES.low))
-        frontier = _frontier(graph, series.coefficients(n_terms), chosen.tol)
-        found = _sparse_rows(frontier, graph.n_nodes, picked, jobs, progress)
+        law, key = survival_law(series, teacher), Streams.from_seed(seed).key("signatures.walks 0")
+        engine = functools.partial(propagate_counts, counted, law, teacher.n_walks, teacher.n_batches, key)
+    elif not isinstance(teacher, Exact):
+        return _own_rows(teacher, graph, series, nodes), 0, None, None
+    elif (
+        teacher.form if teacher.form != "auto" else choose_form(graph, series, len(nodes), teacher.tol)
+    ) == "sparse":
+        n_terms = series.truncation(max(teacher.tol / 2, TOLERANCES.low))
+        engine = _frontier(graph, series.coefficients(n_terms), teacher.tol)
     else:
-        expansion = series.expansion(chosen.tol)
-        rows = rows_of_expansion(expansion, best_matrix(expansion, graph), picked, jobs, progress)
-        largest = chosen.tol * float(np.abs(series.spectral(np.linspace(-1, 1, 513))).max())
+        expansion = series.expansion(teacher.tol)
+        rows = rows_of_expansion(expansion, best_matrix(expansion, graph), nodes, n_jobs, progress)
+        largest = teacher.tol * float(np.abs(series.spectral(np.linspace(-1, 1, 513))).max())
         if series.series_is_nonnegative:  # entries are sums of nonnegative terms, up to rounding
             np.maximum(rows, 0.0, out=rows, where=rows >= -largest)
-        found = rows, expansion.degree * graph.operator.nnz * len(picked), None, largest
-    rows, n_steps, stderr, bound = found
-    return Signatures(rows, picked, chosen, asymmetric, n_steps, time.perf_counter() - start, stderr, bound)
+        return rows, expansion.degree * graph.operator.nnz * len(nodes), None, largest
+    return _sparse_rows(engine, graph.n_nodes, nodes, n_jobs, progress)
 
 
 def check_teacher(teacher: Any) -> Any:
@@ -393,12 +415,9 @@ def survival_law(series: AbstractKernel, teacher: Walks | Counts) -> "Law":
     return Law(deposit, words.astype(np.uint64))
 
 
-Rows = tuple[Any, int, Any, float | None]  # rows, number of steps, standard errors and bound of the error, if known
-
-
 def _own_rows(teacher: Any, graph: Graph, series: AbstractKernel, nodes: IntArray) -> Any:
     """Rows by the user's function."""
-    found, wanted = teacher(graph, series, nodes), (len(nodes), graph.n_nodes)
+    found, wanted = teacher(graph, series, nodes.copy()), (len(nodes), graph.n_nodes)
     if np.shape(found) != wanted:
         reject("teacher", f"a function that returns rows of shape {wanted}", f"shape {np.shape(found)}")
     rows = sparse.csr_array(found, dtype=float, copy=True) if sparse.issparse(found) else np.array(found, float)

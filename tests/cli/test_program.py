@@ -133,7 +133,7 @@ class TestFit:
         target = tmp_path / "m.safetensors"
         result = invoke("fit", mesh_file, "-o", target, "-t", 0.5)
         assert result.exit_code == 0, result.output
-        assert load(target).graph_.extension.whole_mesh().n_vertices == 500
+        assert load(target).graph_.whole_mesh.n_vertices == 500
         knn_graph(Sphere().grid(300)).save(tmp_path / "g.safetensors")
         result = invoke("fit", tmp_path / "g.safetensors", "-o", target, "--tau", 5)
         assert result.exit_code == 0, result.output

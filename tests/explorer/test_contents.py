@@ -167,7 +167,7 @@ class TestContents:
 
     def test_a_mesh_keeps_its_triangles(self, torus, tmp_path):
         contents = Contents(explore(torus, tmp_path / "torus.html").path)
-        mesh = torus.graph_.extension.whole_mesh()
+        mesh = torus.graph_.whole_mesh
         there = {tuple(sorted(face)) for face in contents.ids[contents.faces].tolist()}
         assert there == {tuple(sorted(face)) for face in mesh.faces.tolist()}
         assert_allclose(contents.positions + contents.meta["origin"], mesh.vertices[contents.ids], atol=1e-6)
@@ -215,7 +215,7 @@ class TestSize:
         assert page.left_out == ("150 of 288 vertices are drawn, joined by coarser triangles.",)
         assert page.left_out[0] in contents.text
         assert 150 < len(contents.faces) < 400
-        vertices = torus.graph_.extension.whole_mesh().vertices[contents.ids]
+        vertices = torus.graph_.whole_mesh.vertices[contents.ids]
         assert_allclose(contents.positions + contents.meta["origin"], vertices, atol=1e-6)
 
 

@@ -108,7 +108,7 @@ def test_features_are_the_same_bits_after_saving_and_row_by_row(kind, tmp_path):
 
 def test_points_far_away_take_no_step(kind):
     _, graph, _ = kind
-    if graph.extension.whole_mesh() is None and type(graph.extension.nodes).__name__ != "CurveNodes":
+    if graph.whole_mesh is None and type(graph.extension.nodes).__name__ != "CurveNodes":
         assert graph.extend(graph.points[:1] + 1e3).nnz == 0
 
 

@@ -34,7 +34,7 @@ STAGES = {
     "neighbours": ((*FIT, "--graph", "knn", "--tau", "5"), "geometry.builders", 3),
     "walks": ((*STEPS, "walks"), "signatures", 10),
     "counts": ((*STEPS, "counts"), "signatures", 10),
-    "exact signatures": ((*STEPS, "exact"), "kernels.action", 4),
+    "exact signatures": ((*STEPS, "exact"), "kernels.abstract_kernel", 4),
     "anchors": (FIT, "features.fit", 12),
     "weights of anchors": (FIT, "features.fit", 22),
     "error": (FIT, "features.errors", 10),

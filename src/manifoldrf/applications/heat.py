@@ -27,7 +27,7 @@ from manifoldrf.features.feature_map import WalkStep
 from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.cleaning import clean_cloud, merge_copies
 from manifoldrf.geometry.csr import reciprocal
-from manifoldrf.geometry.graphs import Graph, as_space
+from manifoldrf.geometry.graphs import Graph, translated
 from manifoldrf.geometry.heat import heat_graph, space_of
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -86,7 +86,7 @@ def smooth(
     >>> round(float(np.abs(noisy - points[:, 2]).mean()), 2), round(float(np.abs(found - points[:, 2]).mean()), 2)
     (0.39, 0.05)
     """
-    time, jobs, space = time_of(fwhm, t), check_jobs(n_jobs), as_space(space, "space")
+    time, jobs, space = time_of(fwhm, t), check_jobs(n_jobs), translated(space, "space")
     mesh = space if isinstance(space, TriangleMesh) else None
     graph = space if isinstance(space, Graph) else None
     if graph is None:
@@ -244,7 +244,7 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "auto", n_jobs: i
     1.03
     """
     check_option(method, "method", ("auto", "heat", "edges"))
-    space = as_space(space, "space")
+    space = translated(space, "space")
     if isinstance(space, Graph):
         if method == "heat":
             reject("method", "'edges' on a graph; 'heat' needs a mesh or points", "'heat'")

@@ -39,7 +39,7 @@ from manifoldrf._validation import (
 from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.geometry.builders import NeighborExtension, knn_graph, mesh_graph
 from manifoldrf.geometry.csr import check_shape, reciprocal, scaled_both_ends
-from manifoldrf.geometry.graphs import Graph, as_space
+from manifoldrf.geometry.graphs import Graph, translated
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights, row_lengths
 from manifoldrf.kernels.named_kernels import DiffusionKernel
 
@@ -387,7 +387,7 @@ class FieldInterpolator(SavedEstimator):
 def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
     """Return the graph itself, the edges of a mesh, or the nearest neighbours of points, with the given weights."""
     check_option(weights, "weights", ("unit", "gaussian", "cotangent"))
-    space = as_space(space, "space")
+    space = translated(space, "space")
     if isinstance(space, Graph):
         return space
     if isinstance(space, TriangleMesh):

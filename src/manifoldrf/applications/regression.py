@@ -42,7 +42,7 @@ from manifoldrf.features.graph_kernel import HeatGraph, build_graph, resolve_ker
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures, estimator_points, shortened
 from manifoldrf.features.times import check_times
 from manifoldrf.geometry.csr import as_dense, check_shape
-from manifoldrf.geometry.graphs import Graph, as_space
+from manifoldrf.geometry.graphs import Graph, translated
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
@@ -838,7 +838,7 @@ def read_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, 
     Sets ``_is_vector`` if the values are a vector. The space has as many coordinates as the data; it is the data
     themselves if it is None.
     """
-    space = as_space(estimator.space, "space")
+    space = translated(estimator.space, "space")
     if has_nodes_only(space):
         X = check_nodes(X, space.n_nodes)[:, None].astype(np.float64)
     points, targets = _check_rows(estimator, X, y)

@@ -32,7 +32,7 @@ from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray, IntArray, as_floats, check_integer, check_jobs, check_points, reject
 from manifoldrf.features.feature_map import FeatureMap, Teaching, signature_table, warn_of_far
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures, shortened
-from manifoldrf.geometry.graphs import Graph, as_space
+from manifoldrf.geometry.graphs import Graph, translated
 from manifoldrf.geometry.meshes import TriangleMesh, has_repeats, is_doubled
 from manifoldrf.geometry.neighbors import edge_lengths, thin
 from manifoldrf.kernels.abstract_kernel import ScaledKernel
@@ -200,7 +200,7 @@ class Fields:
 
 def fields_on(space: Any, n_points: int, fields: Any) -> Fields:
     """Fields of the user on a mesh, a graph or points, without a model."""
-    space = as_space(space, "model")
+    space = translated(space, "model")
     mesh = space if isinstance(space, TriangleMesh) else space.mesh if isinstance(space, Graph) else None
     points = space.positions if isinstance(space, Graph) else space if mesh is None else mesh.vertices
     points = check_points(points, "model", min_rows=2)
@@ -245,7 +245,7 @@ def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMe
     if surface is None:
         mesh = graph.whole_mesh
         return (graph.positions, None) if mesh is None else (mesh.vertices, mesh)
-    surface = as_space(surface, "surface")
+    surface = translated(surface, "surface")
     mesh = surface if isinstance(surface, TriangleMesh) else None
     points = surface if mesh is None else mesh.vertices
     points = check_points(points, "surface", n_columns=graph.positions.shape[1])

@@ -133,7 +133,7 @@ def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> F
     A part much smaller than others may be far off. In an unbounded space only points at least 3 sqrt(t) inside the
     ball count: near the rim, heat is reflected.
     """
-    mesh = None if kernel.graph.extension is None else kernel.graph.extension.whole_mesh()
+    mesh = kernel.graph.whole_mesh
     if mesh is not None:
         return np.asarray(mesh.sample(300, seed=rng).points)  # with 160, estimates varied by a factor of 3
     shares = kernel.measure.copy()

@@ -43,12 +43,12 @@ from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import Cells, NeighborSearch, visiting_order
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.paper import NetworkField
-from manifoldrf.signatures import Exact, choose_form, compute_signatures, row_memory
+from manifoldrf.signatures import Exact, choose_form, row_memory, series_rows
 
 
 @dataclass(frozen=True)
 class Teaching:
-    """How signatures are computed: the corresponding arguments of :func:`compute_signatures`."""
+    """How signatures are computed: the corresponding arguments of :func:`.compute_signatures`."""
 
     teacher: Any = "auto"
     seed: SeedLike = None
@@ -95,17 +95,8 @@ def signature_table(
 
     for start in range(0, len(sources), size):
         some = sources[start : start + size]
-        found = compute_signatures(
-            graph,
-            series,
-            some,
-            teacher=teacher,
-            asymmetric=True,  # the series itself, not its root
-            seed=teaching.seed,
-            n_jobs=teaching.n_jobs,
-            progress=progress,
-        )
-        rows = sparse.csr_array(found.rows if everything else found.rows[:, targets])
+        found = series_rows(graph, series, some, teacher, teaching.seed, teaching.n_jobs, progress)[0]
+        rows = sparse.csr_array(found if everything else found[:, targets])
         rows = rows if rows.data.flags.writeable else rows.copy()
         rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
         rows.data *= inverse[targets][rows.indices]

@@ -47,7 +47,7 @@ from manifoldrf.features.feature_map import FeatureMap, product, warn_of_far
 from manifoldrf.features.fit import FitOptions, FitRecord, FrozenParamsMixin, fit_features
 from manifoldrf.features.graph_kernel import KnnGraph
 from manifoldrf.features.times import PreparedPoints, TimeRange, check_in_range, check_times
-from manifoldrf.geometry.graphs import Graph, as_space
+from manifoldrf.geometry.graphs import Graph, translated
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams, ScaledKernel
@@ -667,7 +667,7 @@ def heat_signature(
     >>> Sphere().heat_kernel([[0, 0, 1]], [[0, 0, 1]], 0.1).round(2).tolist()
     [[0.82]]
     """
-    space = as_space(space, "space")
+    space = translated(space, "space")
     moments = np.atleast_1d(as_floats(times, "times"))
     if not moments.size:
         reject("times", "at least one time", "none")
@@ -709,7 +709,7 @@ def estimator_points(estimator: Any, X: Any, name: str = "X", **options: Any) ->
 
 def check_space(estimator: Any, X: Any) -> Any:
     """Check what an estimator is fitted to, and store the number of coordinates as scikit-learn requires."""
-    X = as_space(X, "X")
+    X = translated(X, "X")
     if not isinstance(X, TriangleMesh | AbstractManifold | Graph):
         points = estimator_points(estimator, X)[0]
         if len(points) < 2:

@@ -38,9 +38,9 @@ from manifoldrf.geometry.graphs import (
     MERGE_THEM,
     AbstractExtension,
     Graph,
-    as_space,
     check_positive_float,
     report_problems,
+    translated,
 )
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
@@ -102,7 +102,7 @@ def knn_graph(
     >>> knn_graph(Sphere().grid(1000), n_neighbors=12, density_correction=1.0)
     Graph(1000 nodes, 6108 edges, points in R^3)
     """
-    search = search_of(as_space(points, "points"), metric, check_jobs(n_jobs), min_rows=2)
+    search = search_of(translated(points, "points"), metric, check_jobs(n_jobs), min_rows=2)
     cloud, metric = search.points, search.metric
     most = len(cloud) - 1
     k = min(_DEFAULT_NEIGHBORS, most) if n_neighbors is None else check_integer(n_neighbors, "n_neighbors", 1, most)
@@ -240,6 +240,7 @@ class NeighborExtension(AbstractExtension):
     bandwidth: float
     density: FloatArray | None = None
     local: FloatArray | None = None
+    mesh = None
 
     def check(self, n: int, d: int) -> None:
         """Raise unless the extension fits a graph of n nodes with d coordinates."""
@@ -275,6 +276,7 @@ class MeshExtension(AbstractExtension):
 
     mesh: TriangleMesh
     affinity: Any
+    nodes_are_vertices = True
 
     def check(self, n: int, d: int) -> None:
         """Raise unless the extension fits a graph of n nodes with d coordinates."""
@@ -286,10 +288,6 @@ class MeshExtension(AbstractExtension):
         del n_jobs
         return (barycentric_weights(self.mesh, self.mesh.closest_points(queries)) @ self.affinity).tocsr()
 
-    def node_mesh(self) -> TriangleMesh:
-        """The mesh itself."""
-        return self.mesh
-
 
 @stored
 @dataclass(frozen=True, eq=False)
@@ -299,6 +297,7 @@ class GridExtension(AbstractExtension):
     torus: FlatTorus
     side: int
     affinity: Any
+    mesh = None
 
     def check(self, n: int, d: int) -> None:
         """Raise unless the extension fits a graph of n nodes with d coordinates."""

@@ -136,6 +136,11 @@ def csr_parts(matrix: Any) -> tuple[Any, Any, Any]:
     return matrix.indptr, matrix.indices, matrix.data
 
 
+def arrays(parts: Any, kinds: str) -> list[Any]:
+    """Results of a loop as arrays, "l" for int64 and "d" for float64."""
+    return list(map(np.frombuffer, parts, map({"l": np.int64, "d": np.float64}.get, kinds)))
+
+
 def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
     """Raise unless an array has this shape."""
     if tuple(getattr(array, "shape", ())) != shape:

@@ -76,7 +76,20 @@ class AbstractExtension(abc.ABC):
 
     Row z of the affinities is the row that the point z would have if it were a node. Its sum is the degree of z,
     and the row divided by it is one step of the walk from z. A row is zero if no node is in reach.
+
+    Attributes
+    ----------
+    mesh : TriangleMesh or None
+        That points are on.
+    nodes_are_vertices : bool
+        Whether the nodes are the vertices of the mesh.
+    noise_std : float
+        Standard deviation of the noise around the space, per coordinate.
     """
+
+    mesh: TriangleMesh | None
+    nodes_are_vertices = False
+    noise_std: float = 0.0
 
     @abc.abstractmethod
     def affinities(self, queries: FloatArray, n_jobs: int = 1) -> Any:
@@ -90,19 +103,6 @@ class AbstractExtension(abc.ABC):
         """Where points are on the space: noisy ones are moved."""
         del n_jobs
         return queries
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise around the space, per coordinate."""
-        return 0.0
-
-    def node_mesh(self) -> TriangleMesh | None:
-        """The mesh whose vertices are the nodes, if there is one."""
-        return None
-
-    def whole_mesh(self) -> TriangleMesh | None:
-        """The mesh that points are on, if there is one: that of the nodes, or a finer one."""
-        return self.node_mesh()
 
 
 @stored
@@ -268,12 +268,12 @@ class Graph:
     @property
     def mesh(self) -> TriangleMesh | None:
         """The mesh whose vertices are the nodes, if there is one."""
-        return None if self.extension is None else self.extension.node_mesh()
+        return self.whole_mesh if self.extension is not None and self.extension.nodes_are_vertices else None
 
     @property
     def whole_mesh(self) -> TriangleMesh | None:
         """The mesh that points are on, if there is one: that of the nodes, or a finer one."""
-        return None if self.extension is None else self.extension.whole_mesh()
+        return None if self.extension is None else self.extension.mesh
 
     @property
     def n_nodes(self) -> int:
@@ -447,7 +447,7 @@ class Graph:
                 yield entries, self.metric.paired_distance(points[rows], ends) ** 2
 
 
-def as_space(value: Any, name: str) -> Any:
+def translated(value: Any, name: str) -> Any:
     """Return an object of another library as a mesh, a graph or points; anything else is returned unchanged."""
     if isinstance(value, np.ndarray) or type(value).__module__.startswith("manifoldrf."):
         return value

@@ -34,9 +34,9 @@ from manifoldrf.geometry.graphs import (
     DROP_THEM,
     AbstractExtension,
     Graph,
-    as_space,
     check_positive_float,
     report_problems,
+    translated,
 )
 from manifoldrf.geometry.layout import CloudSpace
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -217,7 +217,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     check_steps(n_steps)
     if n_nodes != "auto":
         check_integer(n_nodes, "n_nodes", 16)
-    known = as_space(points, "points")
+    known = translated(points, "points")
     space = space_of(known, dim=dim, metric=metric, noise_std=noise_std, volumes=volumes, n_jobs=threads)
     if time > 25 * space.extent2:
         reject("t", f"at most {25 * space.extent2:g} here (heat is spread evenly long before)", f"{t:g}")
@@ -328,10 +328,11 @@ class HeatExtension(AbstractExtension):
         return self.nodes.place(queries, n_jobs)
 
     @property
-    def noise_std(self) -> float:
+    def noise_std(self) -> float:  # type: ignore[override]
         """Noise around the space."""
         return 0.0 if self.nodes.surface is None else float(self.nodes.surface.noise_std)
 
-    def whole_mesh(self) -> TriangleMesh | None:
+    @property
+    def mesh(self) -> TriangleMesh | None:  # type: ignore[override]
         """The mesh that the nodes are on, if there is one."""
         return self.nodes.mesh

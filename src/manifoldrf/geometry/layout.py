@@ -5,10 +5,10 @@ data, new ones in the gaps, and some rounds in which nodes push each other apart
 edge. Steps go along the surface: chords are lengthened to arcs, and curvature spreads or gathers heat.
 """
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
 from manifoldrf._random import generator
-from manifoldrf._runtime import map_threads, quick_map
+from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, reject
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
@@ -64,8 +64,15 @@ class CloudSpace(AbstractSpace):
         cloud, points, dim = self.cloud, self.points, self.dim
         edge = find_edge(points, cloud.surface, dim, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
         # Random close packings are looser than lattices: so many times the spacing gives the same density.
-        places = even_points(points, cloud.surface, edge, dim, {2: 1.07, 3: 1.12}[dim] * spacing, n_jobs)
-        return EvenNodes.of(places, edge, cloud, s2, spacing, n_jobs)
+        inner = even_points(points, cloud.surface, edge, dim, {2: 1.07, 3: 1.12}[dim] * spacing, n_jobs)
+        r, reach, layers = inner.shape[1], step_reach(s2, dim), None
+        images, own = edge.images(inner, reach)
+        frames, ricci = np.zeros((0, r, dim)), np.zeros((0, dim, dim))
+        if r > dim:
+            frames, ricci = curvature_at(inner, dim, spacing, n_jobs)
+            layers = find_layers(inner, reach, s2, n_jobs)
+        noisy = cloud.surface if cloud.noise_std else None
+        return EvenNodes(inner, dim, images, own, frames, ricci, cloud.origin, cloud.axes, noisy, layers)
 
 
 def even_points(
@@ -177,25 +184,6 @@ class EvenNodes(AbstractNodes):
             reject("ricci", "finite", "others")
         if g and not (self.own.min() >= 0 and self.own.max() < n):
             reject("own", "positions of nodes", int(self.own.max()))
-
-    @classmethod
-    def of(cls, points: FloatArray, edge: Edge, cloud: CleanCloud, s2: float, spacing: float, n_jobs: int) -> Self:
-        """Nodes with their images, curvature and layers."""
-        dim, r = edge.dim, points.shape[1]
-        frames, ricci = np.zeros((0, r, dim)), np.zeros((0, dim, dim))
-        if r > dim:
-            frames, ricci = curvature_at(points, dim, spacing, n_jobs)
-        nodes = cls(
-            points,
-            dim,
-            *edge.images(points, step_reach(s2, dim)),
-            frames,
-            ricci,
-            cloud.origin,
-            cloud.axes,
-            cloud.surface if cloud.noise_std else None,
-        )
-        return replace(nodes, layers=find_layers(points, step_reach(s2, dim), s2, n_jobs) if r > dim else None)
 
     @cached_property
     def points(self) -> FloatArray:  # type: ignore[override]
@@ -335,7 +323,7 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
         """Pairs from some nodes within the reach of a step, and which of them are far from each other on paths."""
         found = search.within(points[starts], radius)
         blocks = np.array_split(starts, max(1, len(starts) // 1000))
-        balls = map_threads(lambda block: balls_along_edges(edges, block, limit), blocks, n_jobs)
+        balls = quick_map(partial(balls_along_edges, edges, limit=limit), blocks, n_jobs)
         counts, columns, paths = (np.concatenate(part) for part in zip(*balls, strict=True))
         rows = np.repeat(np.arange(len(starts)), counts)
         # From 1 to 2: a sparse matrix does not tell a stored zero from no path.

@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from manifoldrf._codec import stored
-from manifoldrf._runtime import map_threads
+from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, check_spread, reject
 from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
 from manifoldrf.geometry.edges import Edge
@@ -204,7 +204,7 @@ class MeshNodes(AbstractNodes):
             is_node = nodes < n
             return start[is_node], nodes[is_node], lengths[is_node]
 
-        found = map_threads(ball, blocks, n_jobs)
+        found = quick_map(ball, blocks, n_jobs)
         start, end, path = (np.concatenate(part) for part in zip(*found, strict=True))
         straight = np.linalg.norm(points[start] - points[end], axis=1)
         longer = np.maximum((path - 2 * spacing) / _DETOUR - straight, 0.0)

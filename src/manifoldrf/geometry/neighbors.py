@@ -15,8 +15,8 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
 from manifoldrf._codec import UNSTORED, stored
-from manifoldrf._native import arrays, loops
-from manifoldrf._runtime import map_threads, require, thread_pool
+from manifoldrf._native import loops
+from manifoldrf._runtime import quick_map, require
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -26,7 +26,7 @@ from manifoldrf._validation import (
     check_spread,
     reject,
 )
-from manifoldrf.geometry.csr import csr_parts, symmetric
+from manifoldrf.geometry.csr import arrays, csr_parts, symmetric
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 
@@ -151,7 +151,7 @@ class NeighborSearch:
             return np.take_along_axis(gaps, rank, axis=1), np.take_along_axis(columns, rank, axis=1)
 
         blocks = [queries[start : start + _ROWS_AT_ONCE] for start in range(0, len(queries), _ROWS_AT_ONCE)]
-        found = map_threads(nearest, blocks or [queries], n_jobs)
+        found = quick_map(nearest, blocks or [queries], n_jobs)
         return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 
     def within(self, queries: FloatArray, radius: float, n_jobs: int | None = None) -> Pairs:
@@ -160,7 +160,7 @@ class NeighborSearch:
         cells = self.cells(radius) if self.metric is None else None
         if cells is not None:
             return _pairs_in_cells(np.ascontiguousarray(queries), cells, threads)
-        parts = map_threads(
+        parts = quick_map(
             lambda start: self._within_chunk(queries[start : start + _CHUNK], radius, start, threads),
             range(0, len(queries), _CHUNK),  # for any number of threads: the order within a row depends on it
             threads if self.metric is None else 1,  # with a metric the tree itself uses threads
@@ -237,13 +237,12 @@ def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
     def work(span: tuple[int, int]) -> None:
         loops.list_neighbors(queries, *cells, found, columns, distances, *span)
 
-    with thread_pool(min(n_jobs, len(spans))) as pool:
-        list(pool.map(work, spans))
-        counts = found.copy()
-        if total := int(counts.sum()):
-            found = np.cumsum(counts) - counts
-            columns, distances = np.zeros(total, np.int64), np.zeros(total)
-            list(pool.map(work, spans))
+    quick_map(work, spans, n_jobs)
+    counts = found.copy()
+    if total := int(counts.sum()):
+        found = np.cumsum(counts) - counts
+        columns, distances = np.zeros(total, np.int64), np.zeros(total)
+        quick_map(work, spans, n_jobs)
     return Pairs(np.repeat(np.arange(n), counts), columns, distances)
 
 

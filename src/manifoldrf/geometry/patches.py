@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
 from manifoldrf._random import generator
-from manifoldrf._runtime import map_threads, quick_map
+from manifoldrf._runtime import quick_map
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_finite, check_real, reject
 from manifoldrf.geometry.csr import check_shape
 from manifoldrf.geometry.neighbors import NeighborSearch, farthest_points
@@ -186,7 +186,7 @@ def fit_patches(search: NeighborSearch, at: FloatArray, dim: int, h2: float, *, 
             distances, near = distances[:, 1:], near[:, 1:]
         return _fit_block(points[near], distances**2, dim, h2, min(needed, k - 1))
 
-    parts = map_threads(work, blocks, search.n_jobs)
+    parts = quick_map(work, blocks, search.n_jobs)
     return Patches(*(np.ascontiguousarray(np.concatenate(part)) for part in zip(*parts, strict=True)))
 
 

@@ -22,8 +22,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.graphs import Graph, check_graph
-from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
-from manifoldrf.kernels.action import indicator_columns
+from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, indicator_columns
 
 
 @stored
