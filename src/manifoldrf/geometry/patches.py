@@ -1,7 +1,7 @@
 """The surface through a cloud: quadratic patches, and the map that moves points onto them."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations_with_replacement, pairwise
 from typing import NamedTuple
 
@@ -162,9 +162,10 @@ def fit_surface(
 def quadratic_terms(along: FloatArray) -> FloatArray:
     """1, the coordinates (n, dim, ...) and their products, shape (n, p, ...)."""
     dim = along.shape[1]
-    terms = np.ones((len(along), n_terms(dim), *along.shape[2:]))
+    products = list(combinations_with_replacement(range(dim), 2))
+    terms = np.ones((len(along), 1 + dim + len(products), *along.shape[2:]))
     terms[:, 1 : 1 + dim] = along
-    for m, (a, b) in enumerate(combinations_with_replacement(range(dim), 2)):
+    for m, (a, b) in enumerate(products):
         np.multiply(along[:, a], along[:, b], out=terms[:, 1 + dim + m])
     return terms
 
@@ -179,20 +180,19 @@ def fit_patches(search: NeighborSearch, at: FloatArray, dim: int, h2: float, *, 
     k = int(min(n - 1, max(1.2 * inside, 2 * needed)))
     size = int(np.clip(2**22 // (k * points.shape[1]), 1, 64))  # bounds the memory of a task
     blocks = np.array_split(at, max(1, len(at) // size))
-
-    def work(block: FloatArray) -> tuple[FloatArray, ...]:
-        distances, near = search.knn(block, k + int(leave_out))
-        if leave_out:  # the point itself comes first
-            distances, near = distances[:, 1:], near[:, 1:]
-        return _fit_block(points[near], distances**2, dim, h2, min(needed, k - 1))
-
-    parts = quick_map(work, blocks, search.n_jobs)
-    return Patches(*(np.ascontiguousarray(np.concatenate(part)) for part in zip(*parts, strict=True)))
+    fit = partial(_fit_block, search, points, dim, h2, range(int(leave_out), k + int(leave_out)))
+    parts = zip(*quick_map(fit, blocks, search.n_jobs), strict=True)
+    return Patches(*map(np.ascontiguousarray, map(np.concatenate, parts)))
 
 
-def _fit_block(around: FloatArray, squares: FloatArray, dim: int, h2: float, needed: int) -> tuple[FloatArray, ...]:
-    """Patches through neighbours (B, k, r) at squared distances (B, k)."""
+def _fit_block(
+    search: NeighborSearch, points: FloatArray, dim: int, h2: float, ranks: range, at: FloatArray
+) -> tuple[FloatArray, ...]:
+    """Patches at some centres, through their nearest neighbours of some ranks: from 1 without the centre itself."""
+    distances, near = search.knn(at, ranks.stop)
+    squares, around = distances[:, ranks.start :] ** 2, points[near[:, ranks.start :]]  # (B, k), (B, k, r)
     # Where points are sparse the bandwidth reaches the neighbours that a quadratic needs.
+    needed = min(int(PER_COEFFICIENT * n_terms(dim)), len(ranks) - 1)
     width2 = np.maximum(h2, squares[:, needed] / 2)[:, None]
     weights = np.exp(-(squares - squares[:, :1]) / width2)
     weights = np.maximum(weights - weights[:, -1:], 1e-12)  # the last neighbour may change without a jump
