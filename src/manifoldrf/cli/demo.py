@@ -49,7 +49,7 @@ def demo(
 ) -> None:
     """Fit features on four surfaces, compare them with the exact kernel, write a picture and an explorer page.
 
-    Example: manifoldrf demo --out results
+    Example: manifoldrf demo -o results
     """
     spaces: dict[str, tuple[Any, int]] = {  # with the paper's numbers of neighbours
         "sphere": (manifoldrf.Sphere(), 8),

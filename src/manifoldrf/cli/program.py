@@ -26,7 +26,7 @@ AXES = 3  # of a picture
 _ARRAYS = "npy, npz or csv"
 _PLACES = f"Points, {_ARRAYS}, or a mesh (ply, obj, vtk, gii, ...), whose vertices are taken."
 _SPACE = "A mesh (ply, obj, vtk, gii, ...), points (npy, npz, csv) or a graph (safetensors)."
-_EXTRAS = {"mesh": "meshio", "viz": "matplotlib", "dask": "distributed", "torch": "torch"}
+_EXTRAS = {"dask": "distributed", "gpytorch": "gpytorch", "mesh": "meshio", "torch": "torch", "viz": "matplotlib"}
 
 _out = functools.partial(typer.Option, "--out", "-o")
 InputFile = Annotated[str, typer.Argument(metavar="INPUT", help=_SPACE)]
@@ -332,7 +332,7 @@ def smooth(
     t: Annotated[float | None, typer.Option("--t", "-t", help="Heat time instead: fwhm^2 / 11.09.")] = None,
     column: Column = 0,
 ) -> None:
-    """Smooth a field along a mesh or points by the heat flow.
+    """Smooth a field along a mesh, points or a graph by the heat flow.
 
     Example: manifoldrf smooth cortex.ply thickness.csv -o smooth --fwhm 10
     """
