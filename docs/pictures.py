@@ -1,13 +1,14 @@
 """Draw the pictures of the pages, from what their code blocks compute.
 
-Run ``python docs/pictures.py`` in a clone with the extras (three minutes), or ``python docs/pictures.py why times``
-for some of them. The files are docs/images/NAME.png.
+Run ``PYTHONPATH=. python docs/pictures.py`` in a clone with the extras, with names such as ``why times`` for
+some of them. The files are docs/images/NAME.png. Those of the explorer need Chromium.
 """
 
 import contextlib
 import io
 import os
 import re
+import subprocess
 import sys
 import time
 import warnings
@@ -23,8 +24,9 @@ from matplotlib.tri import Triangulation
 from PIL import Image
 from sklearn.manifold import Isomap
 
-from manifoldrf import HeatKernel, ManifoldRandomFeatures, ManifoldRidge, Sphere
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, ManifoldRidge, Sphere, TriangleMesh, explore
 from manifoldrf.geometry import clean_cloud
+from reproduction.mesh_data import builtin_mesh
 
 DOCS = Path(__file__).resolve().parent
 BLOCK = re.compile(r"(<!-- no-test -->\s*)?^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -293,6 +295,38 @@ def draw_cells():
     return figure
 
 
+def photograph(page, size, state=""):
+    """A page in Chromium, which must be installed, as a picture; ``state`` follows the # of its address."""
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "page.html"
+        place.write_text(page, encoding="utf-8")
+        flags = ["--headless", "--no-sandbox", "--hide-scrollbars", "--enable-unsafe-swiftshader"]
+        shot = [
+            f"--window-size={size[0]},{size[1]}",
+            "--virtual-time-budget=20000",
+            f"--screenshot={folder}/shot.png",
+        ]
+        subprocess.run(["chromium", *flags, *shot, f"{place.as_uri()}#{state}"], check=True, capture_output=True)
+        return Image.open(f"{folder}/shot.png").convert("RGB")
+
+
+def draw_explorer():
+    """The page of a bunny, with the kernel of a point on its flank."""
+    bunny = builtin_mesh("bunny", 12_000).mesh
+    mesh = TriangleMesh(bunny.vertices / np.ptp(bunny.vertices, axis=0).max(), bunny.faces)
+    features = ManifoldRandomFeatures(HeatKernel(0.004), normalize=False, random_state=0).fit(mesh)
+    centre = np.asarray(mesh.vertices).mean(axis=0)
+    flank = int(np.argmin(np.linalg.norm(mesh.vertices - (centre - [0, 0.3, 0]), axis=1)))
+    page = explore(features, title="Heat on the bunny", surface=mesh)
+    return photograph(page.html, (1200, 720), f"p={flank}")
+
+
+def draw_explorer_fields():
+    """The page with the known values of a sphere."""
+    (page,) = of_page("explorer", "page", "after")[:1]
+    return photograph(page.html, (1100, 620))
+
+
 PICTURES = {
     "why": draw_why,
     "times": draw_times,
@@ -304,14 +338,18 @@ PICTURES = {
     "task_attention": draw_attention,
     "task_large": draw_large,
     "task_cells": draw_cells,
+    "explorer": draw_explorer,
+    "explorer_fields": draw_explorer_fields,
 }
 
 if __name__ == "__main__":
     os.environ.setdefault("MPLBACKEND", "Agg")
     for name in sys.argv[1:] or PICTURES:
-        drawn = io.BytesIO()
-        PICTURES[name]().savefig(drawn, dpi=110)
-        plt.close("all")
+        drawn = PICTURES[name]()
+        if not isinstance(drawn, Image.Image):
+            drawn.savefig(file := io.BytesIO(), dpi=110)
+            drawn = Image.open(file).convert("RGB")
+            plt.close("all")
         # 256 colours are enough, and a third of the bytes; k-means keeps the colour bars smooth.
-        small = Image.open(drawn).convert("RGB").quantize(256, kmeans=3)
+        small = drawn.quantize(256, kmeans=3)
         small.save(DOCS / "images" / f"{name}.png", optimize=True)

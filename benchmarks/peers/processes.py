@@ -90,7 +90,7 @@ def by_features(problem):
 
 def by_manifold_kernel(problem):
     """GPyTorch with features of a range of times, and a Matérn kernel of them."""
-    times = np.array([0.02, 0.16]) ** 2 * problem.extent**2 / 2 * [1, 4]
+    times = (np.array([0.06, 0.48]) * problem.extent) ** 2 / 2
 
     def make_kernel():
         features = ManifoldRandomFeatures(times=tuple(times), random_state=0, n_jobs=1).fit(problem.space)
