@@ -316,7 +316,7 @@ def draw_explorer():
     mesh = TriangleMesh(bunny.vertices / np.ptp(bunny.vertices, axis=0).max(), bunny.faces)
     features = ManifoldRandomFeatures(HeatKernel(0.004), normalize=False, random_state=0).fit(mesh)
     centre = np.asarray(mesh.vertices).mean(axis=0)
-    flank = int(np.argmin(np.linalg.norm(mesh.vertices - (centre - [0, 0.3, 0]), axis=1)))
+    flank = int(np.argmin(np.linalg.norm(mesh.vertices - (centre + [0.15, -0.3, 0.1]), axis=1)))
     page = explore(features, title="Heat on the bunny", surface=mesh)
     return photograph(page.html, (1200, 720), f"p={flank}")
 
@@ -348,8 +348,7 @@ if __name__ == "__main__":
         drawn = PICTURES[name]()
         if not isinstance(drawn, Image.Image):
             drawn.savefig(file := io.BytesIO(), dpi=110)
-            drawn = Image.open(file).convert("RGB")
             plt.close("all")
-        # 256 colours are enough, and a third of the bytes; k-means keeps the colour bars smooth.
-        small = drawn.quantize(256, kmeans=3)
-        small.save(DOCS / "images" / f"{name}.png", optimize=True)
+            # 256 colours are enough, and a third of the bytes; k-means keeps the colour bars smooth.
+            drawn = Image.open(file).convert("RGB").quantize(256, kmeans=3)
+        drawn.save(DOCS / "images" / f"{name}.png", optimize=True)

@@ -246,7 +246,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         check_option(self.field, "field", ("auto", "step"))
 
         def fit_at(t: float) -> tuple[FeatureMap, ErrorEstimate]:
-            member: Any = clone(self).set_params(kernel=HeatKernel(t), times=None, normalize=False)
+            member: Any = clone(self).set_params(kernel=HeatKernel(t), times=None, field="step", normalize=False)
             member.random_state = options.streams.generator(f"times.{t!r}")
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
             with without_warnings(*[ManifoldWarning][: t > times[0]]):
