@@ -316,7 +316,7 @@ def draw_explorer():
     mesh = TriangleMesh(bunny.vertices / np.ptp(bunny.vertices, axis=0).max(), bunny.faces)
     features = ManifoldRandomFeatures(HeatKernel(0.004), normalize=False, random_state=0).fit(mesh)
     centre = np.asarray(mesh.vertices).mean(axis=0)
-    flank = int(np.argmin(np.linalg.norm(mesh.vertices - (centre + [0.15, -0.3, 0.1]), axis=1)))
+    flank = int(np.argmin(np.linalg.norm(mesh.vertices - (centre + np.array([0.15, -0.3, 0.1])), axis=1)))
     page = explore(features, title="Heat on the bunny", surface=mesh)
     return photograph(page.html, (1200, 720), f"p={flank}")
 
