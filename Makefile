@@ -68,6 +68,8 @@ results: setup
 
 # With worksteal, tests of a file mostly stay in one process and share their fixtures, such as a Dask cluster.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# Each of the two processes has one core: more threads of libraries would wait for each other.
+test test-all: export OPENBLAS_NUM_THREADS := 1
 
 test: setup
 	$(PYTEST) -m "not slow" --cov=manifoldrf --cov-report=term:skip-covered

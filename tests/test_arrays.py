@@ -189,7 +189,7 @@ def test_arrays_of_other_things_and_shapes_are_refused(tmp_path, suffix):
 
 @pytest.mark.parametrize("read", [read_points, open_rows])
 def test_files_that_are_not_there_are_named(tmp_path, read):
-    with pytest.raises(ValueError, match=r"`POINTS` must be a file ending in \.npy, \.npz, \.csv\. Got 'x\.txt'\."):
+    with pytest.raises(ValueError, match="`POINTS` must be a file ending in"):
         read(tmp_path / "x.txt", "POINTS")
     for suffix in ARRAY_SUFFIXES:
         path = tmp_path / f"x{suffix}"
@@ -381,6 +381,6 @@ def test_an_output_is_checked_before_any_work(tmp_path):
         check_output(tmp_path / "folder.npy", "output", ARRAY_SUFFIXES)
     (tmp_path / "link.npy").symlink_to(source)
     for same in (source, tmp_path / "link.npy", tmp_path / "folder.npy" / ".." / source.name):
-        with pytest.raises(ValueError, match=r"`output` must be another file than the one that is read. Got "):
+        with pytest.raises(ValueError, match="`output` must be another file"):
             check_output(same, "output", ARRAY_SUFFIXES, [tmp_path / "missing.npy", source])
     assert names(tmp_path) == ["folder.npy", "link.npy", "points.npy"]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manifoldrf import _files
-from manifoldrf._files import atomic_path, check_output, folder_for_results
+from manifoldrf._files import atomic_path, check_output, folder_for_results, replace_file
 
 
 def names(folder):
@@ -127,7 +126,7 @@ def test_paths_that_lead_nowhere_are_refused(tmp_path, name):
 
 
 def test_nothing_goes_to_standard_output():
-    with pytest.raises(ValueError, match=r"`-o` must be a file ending in \.npy; nothing goes to standard output\."):
+    with pytest.raises(ValueError, match="`-o` must be a file ending in"):
         check_output("-", "-o", (".npy",))
 
 
@@ -138,7 +137,7 @@ def test_a_folder_that_refuses_files_is_named(tmp_path, monkeypatch, code):
 
     monkeypatch.setattr(Path, "touch", refuse)
     with (
-        pytest.raises(PermissionError, match=r"`path` must be in a folder that is writable\. Got .*values\.bin"),
+        pytest.raises(PermissionError, match="`path` must be in a folder that is writable"),
         atomic_path(tmp_path / "values.bin"),
     ):
         pytest.fail("the block must not run")
@@ -171,8 +170,7 @@ def test_a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):
 @pytest.mark.parametrize("n_refusals", [2, 3])
 def test_a_file_that_another_program_has_open_is_replaced_when_it_is_closed(tmp_path, monkeypatch, n_refusals):
     """As on Windows, with two more attempts."""
-    monkeypatch.setattr(_files, "_WAITS", (0.0, 0.0))
-    target, refusals, replace = tmp_path / "values.txt", [], Path.replace
+    draft, target, refusals, replace = tmp_path / "draft.txt", tmp_path / "values.txt", [], Path.replace
 
     def refuse(draft, name):
         if len(refusals) < n_refusals:
@@ -182,11 +180,10 @@ def test_a_file_that_another_program_has_open_is_replaced_when_it_is_closed(tmp_
 
     monkeypatch.setattr(Path, "replace", refuse)
     target.write_text("old")
+    draft.write_text("new")
     if n_refusals == 2:
-        with atomic_path(target) as temporary:
-            temporary.write_text("new")
+        replace_file(draft, target, waits=(0.0, 0.0))
     else:
-        with pytest.raises(PermissionError), atomic_path(target) as temporary:
-            temporary.write_text("new")
+        with pytest.raises(PermissionError):
+            replace_file(draft, target, waits=(0.0, 0.0))
     assert target.read_text() == ("new" if n_refusals == 2 else "old")
-    assert [path.name for path in tmp_path.iterdir()] == ["values.txt"]

@@ -233,15 +233,15 @@ def _put_in_place(drafts: Sequence[Path], targets: Sequence[Path], paths: Sequen
         if len(paths) > 1:
             _hold_signals(waiting)
         for draft, target in zip(drafts, targets, strict=True):
-            _replace(draft, target)
+            replace_file(draft, target)
         written = _WRITTEN.get()  # parts of another file have temporary names
         if written is not None:
             written += [path for path in paths if path not in written and not TEMPORARY.fullmatch(path.name)]
 
 
-def _replace(draft: Path, target: Path) -> None:
+def replace_file(draft: Path, target: Path, waits: Sequence[float] = _WAITS) -> None:
     """Give a file its name. Windows refuses while another program has the old file open, often for a moment."""
-    for wait in _WAITS:
+    for wait in waits:
         with suppress(PermissionError):
             draft.replace(target)
             return

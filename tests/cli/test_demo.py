@@ -12,26 +12,10 @@ from manifoldrf.cli import demo
 SURFACES = ["sphere", "ellipsoid", "Möbius strip", "torus"]
 
 
-@pytest.fixture(scope="module")
-def small():
-    """A demo of a few seconds: small graphs, almost no training."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "N_NODES", 200)
-        patch.setitem(demo._SMALL_BUDGET, "field__epochs", 1)
-        patch.setitem(demo._SMALL_BUDGET, "teacher__n_walks", 100)
-        yield
-
-
-@pytest.fixture(scope="module")
-def run(small, tmp_path_factory):
-    """Output of the demo, and its folder."""
-    folder = tmp_path_factory.mktemp("demo") / "new"
-    return invoke("demo", "--out", folder), folder
-
-
-@pytest.mark.slow  # four surfaces, each with a training
-def test_the_answer_is_short_and_all_files_are_there(run):
-    result, folder = run
+@pytest.mark.slow  # the whole demo
+def test_the_answer_is_short_and_all_files_are_there(tmp_path):
+    folder = tmp_path / "new"
+    result = invoke("demo", "--out", folder)
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) <= 40
     for name in SURFACES:
@@ -43,17 +27,18 @@ def test_the_answer_is_short_and_all_files_are_there(run):
     assert "Heat kernel of a torus" in (folder / "explorer.html").read_text()
 
 
-def test_the_errors_are_those_of_the_library(small):
+def test_the_errors_are_those_of_the_library():
+    n = 200
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = demo._compare("torus", Torus(), 8, demo.N_NODES)
-    graph = knn_graph(Torus().grid(demo.N_NODES), n_neighbors=8)
+        found = demo._compare("torus", Torus(), 8, n)
+    graph = knn_graph(Torus().grid(n), n_neighbors=8)
     t = graph.time(20.0, dim=2)
     new = Torus().sample(demo.N_NEW, seed=0)
     exact = demo.reference(Torus(), t)(new, new)
     default = ManifoldRandomFeatures(HeatKernel(t), normalize=False, random_state=0)
-    default.fit(Torus().grid(demo.N_NODES))
-    budget = demo._SMALL_BUDGET | {"field__n_starts": demo.N_NODES // 4}
+    default.fit(Torus().grid(n))
+    budget = demo._SMALL_BUDGET | {"field__n_starts": n // 4}
     paper = ManifoldRandomFeatures.paper(kernel=DiffusionKernel(20.0), graph=None, random_state=0, **budget)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -97,7 +97,7 @@ def test_a_file_that_is_no_mesh_is_called_as_the_command_calls_it(known, tmp_pat
 
 
 def test_it_is_said_where_no_method_beats_the_mean(mesh_file, tmp_path):
-    noise = np.random.default_rng(0).normal(size=(500, 3))
+    noise = np.random.default_rng(0).normal(size=(300, 3))
     noise[::3] = np.nan
     np.save(tmp_path / "noise.npy", noise)
     options = (mesh_file, tmp_path / "noise.npy", "-o", tmp_path / "out", "--tau", 8, "--directions")

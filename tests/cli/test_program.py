@@ -27,14 +27,14 @@ from manifoldrf.cli import program
 from manifoldrf.cli.options import Parameters, Running
 from manifoldrf.kernels import CosineKernel
 
-FIT = ("-t", 0.1, "--n-features", 200)
+FIT = ("-t", 0.5, "--n-features", 60)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Points of the sphere in files, and features fitted to them."""
     path = tmp_path_factory.mktemp("models")
-    np.save(path / "sphere.npy", Sphere().grid(600))
+    np.save(path / "sphere.npy", Sphere().grid(200))
     np.save(path / "new.npy", Sphere().sample(50, seed=1))
     np.savetxt(path / "new.csv", Sphere().sample(50, seed=1), delimiter=",", fmt="%.17g")
     result = invoke("fit", path / "sphere.npy", "-o", path / "m.safetensors", *FIT)
@@ -49,7 +49,7 @@ def features(folder):
 
 class TestFit:
     def test_the_model_is_that_of_python(self, folder, features):
-        expected = ManifoldRandomFeatures(HeatKernel(0.1), n_features=200, random_state=0).fit(Sphere().grid(600))
+        expected = ManifoldRandomFeatures(HeatKernel(0.5), n_features=60, random_state=0).fit(Sphere().grid(200))
         new = np.load(folder / "new.npy")
         np.testing.assert_array_equal(features.transform(new), expected.transform(new))
 
@@ -59,7 +59,7 @@ class TestFit:
         for line in features.summary().splitlines():
             assert line.rstrip() in printed
         facts = json.loads(invoke(*call, "--json").stdout)
-        assert facts["features"] == 200
+        assert facts["features"] == 60
         assert facts["error"]["kernel"] == float(features.error_)
         assert invoke(*call, "--quiet").output == ""
 
@@ -133,7 +133,7 @@ class TestFit:
         target = tmp_path / "m.safetensors"
         result = invoke("fit", mesh_file, "-o", target, "-t", 0.5)
         assert result.exit_code == 0, result.output
-        assert load(target).graph_.whole_mesh.n_vertices == 500
+        assert load(target).graph_.whole_mesh.n_vertices == 300
         knn_graph(Sphere().grid(300)).save(tmp_path / "g.safetensors")
         result = invoke("fit", tmp_path / "g.safetensors", "-o", target, "--tau", 5)
         assert result.exit_code == 0, result.output
@@ -277,7 +277,7 @@ class TestInfo:
         assert "ManifoldRandomFeatures of points with 3 coordinates" in first
         assert [line.rstrip() for line in rest] == [line.rstrip() for line in features.summary().splitlines()]
         found = json.loads(invoke("info", folder / "m.safetensors", "--json").stdout)
-        assert (found["kind"], found["dimension"], found["features"]) == ("ManifoldRandomFeatures", 2, 200)
+        assert (found["kind"], found["dimension"], found["features"]) == ("ManifoldRandomFeatures", 2, 60)
         assert found["error"]["kernel"] == float(features.error_)
 
     def test_what_is_no_model_is_one_sentence(self, folder, monkeypatch, capsys, tmp_path):
@@ -298,9 +298,9 @@ class TestInfo:
 class TestExplore:
     def test_the_page_is_that_of_python(self, folder, features, tmp_path):
         arguments = ("explore", folder / "m.safetensors", "-o", tmp_path / "page.html", "--title", "A sphere")
-        facts = json.loads(invoke(*arguments, "--n-points", 300, "--json").stdout)
-        page = explore(features, tmp_path / "same.html", title="A sphere", n_points=300)
-        assert (facts["n_bytes"], facts["n_points"]) == (page.n_bytes, 300)
+        facts = json.loads(invoke(*arguments, "--n-points", 150, "--json").stdout)
+        page = explore(features, tmp_path / "same.html", title="A sphere", n_points=150)
+        assert (facts["n_bytes"], facts["n_points"]) == (page.n_bytes, 150)
         assert (tmp_path / "page.html").read_bytes() == (tmp_path / "same.html").read_bytes()
 
     def test_a_mesh_is_fitted_first_and_values_are_at_its_vertices(self, mesh_file, tmp_path):
@@ -315,7 +315,7 @@ class TestExplore:
     def test_wrong_values_are_one_sentence(self, folder, mesh_file, monkeypatch, capsys, tmp_path):
         path = tmp_path / "a.csv"
         for text, rule in [
-            ("1.0\n2.0\n", "`--values` must be an array of 500 rows"),
+            ("1.0\n2.0\n", "`--values` must be an array of 300 rows"),
             ("v,x\n0,1\n0,2\n", "each once"),
             ("v,x,x\n0,1,2\n", "`--values` must be a file whose columns have different names"),
             ("v,x\n600,1\n", "Got 600"),

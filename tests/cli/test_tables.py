@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 from command_line import invoke, main
 
-from manifoldrf import DiffusionKernel, HeatKernel, KnnGraph, ManifoldRandomFeatures, Sphere, load
+from manifoldrf import DiffusionKernel, KnnGraph, ManifoldRandomFeatures, Sphere, load
 from manifoldrf._arrays import Table, open_rows, read_points
 from manifoldrf._validation import counting_columns
 
 POINTS = Sphere().grid(300)
 HOLES = {5: "", 7: "NA", 9: "nan", 200: " null "}  # row -> what its y is
 WHOLE = np.array([k not in HOLES for k in range(300)])
-FIT = ("--t", 0.1, "--n-features", 150)
+FIT = ("--tau", 20, "--n-features", "all")
 
 
 def table_row(k, hole=None):
@@ -44,7 +44,7 @@ def main_fit(path, source, *options):
 
 
 def expected(rows):
-    return ManifoldRandomFeatures(HeatKernel(0.1), n_features=150, random_state=0).fit(rows).transform(POINTS)
+    return ManifoldRandomFeatures(DiffusionKernel(20.0), "all", random_state=0).fit(rows).transform(POINTS)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def features(*arguments, **options):
     return ManifoldRandomFeatures(*arguments, **({"random_state": 0, "normalize": False} | options))
 
 
-def sphere_mesh(n=1500):
+def sphere_mesh(n=800):
     hull = ConvexHull(Sphere().grid(n))
     return TriangleMesh(hull.points, hull.simplices)
 
@@ -42,7 +42,7 @@ def sphere_mesh(n=1500):
         (Sphere(), 0.05, 0.005),
         (Sphere(dim=1), 0.05, 0.005),
         (FlatTorus(2), 0.01, 0.005),
-        (Sphere(dim=3), 0.2, 0.06),
+        (Sphere(dim=3), 0.5, 0.06),
     ],
 )
 def test_heat_kernels_of_named_manifolds_and_their_estimated_errors(space, t, most):
@@ -95,11 +95,11 @@ def test_a_kernel_that_depends_on_the_graph_must_state_its_time():
 
 
 @pytest.mark.parametrize(
-    ("make", "most"), [(lambda: Sphere().sample(3000, seed=0), 0.03), (sphere_mesh, 0.005)], ids=["cloud", "mesh"]
+    ("make", "most"), [(lambda: Sphere().sample(1500, seed=0), 0.03), (sphere_mesh, 0.005)], ids=["cloud", "mesh"]
 )
 def test_the_heat_kernel_of_a_sphere_from_points_and_meshes(make, most):
-    model = features(HeatKernel(0.1)).fit(make())
-    true = relative_error(model.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, 0.1))
+    model = features(HeatKernel(0.2)).fit(make())
+    true = relative_error(model.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, 0.2))
     assert true < most
     assert true / 3 < model.error_.graph < 3 * true + 0.002
 
@@ -109,7 +109,7 @@ def test_features_of_all_nodes_are_the_kernel_of_the_graph():
     model = features(DiffusionKernel(20.0), "all", field="step").fit(graph)
     exact = DiffusionKernel(20.0).dense(graph)
     assert relative_error(model.kernel_matrix(graph.points), exact) < 0.1
-    heat = heat_graph(Sphere().grid(500), 0.2)
+    heat = heat_graph(Sphere(), 0.2, n_nodes=300)
     model = features(HeatKernel(0.2), "all").fit(heat)
     assert relative_error(model.kernel_matrix(heat.points), HeatKernel(0.2).matrix(heat, per_volume=True)) < 1e-5
 
@@ -123,7 +123,7 @@ def test_the_better_of_step_and_interpolation_is_used():
 
 
 def test_independent_anchors_are_unbiased():
-    graph = heat_graph(Sphere().grid(300), 0.3)
+    graph = heat_graph(Sphere(), 0.3, n_nodes=150)
     exact = HeatKernel(0.3).matrix(graph, per_volume=True)[:50, :50]
     draws = np.array(
         [
@@ -138,19 +138,19 @@ def test_independent_anchors_are_unbiased():
 
 
 def test_a_kernel_with_a_sharp_peak_gets_more_features():
-    matern = features(MaternKernel(1.5, 0.5, clock="manifold")).fit(Sphere())
+    matern = features(MaternKernel(1.5, 1.0, clock="manifold")).fit(Sphere())
     assert matern.error_.quadrature < 0.03
     assert matern.n_features_out_ > 4 * np.pi / (0.8 * matern.map_.kernel.width) ** 2 * 1.5
 
 
 def test_units_motions_and_order_change_nothing_but_the_unit():
-    points = Sphere().sample(1500, seed=0)
+    points = Sphere().sample(600, seed=0)
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
     order = np.random.default_rng(1).permutation(len(points))
-    here = features(HeatKernel(0.2)).fit(points).kernel_matrix(NEW)
-    moved = features(HeatKernel(0.2)).fit(points @ turn + 5).kernel_matrix(NEW @ turn + 5)
-    larger = features(HeatKernel(0.2e6)).fit(1e3 * points).kernel_matrix(1e3 * NEW)
-    mixed = features(HeatKernel(0.2)).fit(points[order]).kernel_matrix(NEW)
+    here = features(HeatKernel(0.4)).fit(points).kernel_matrix(NEW)
+    moved = features(HeatKernel(0.4)).fit(points @ turn + 5).kernel_matrix(NEW @ turn + 5)
+    larger = features(HeatKernel(0.4e6)).fit(1e3 * points).kernel_matrix(1e3 * NEW)
+    mixed = features(HeatKernel(0.4)).fit(points[order]).kernel_matrix(NEW)
     assert relative_error(moved, here) < 5e-3  # random steps of the layout are turned, too
     assert relative_error(1e6 * larger, here) < 1e-3
     assert relative_error(mixed, here) < 0.02  # held-out nodes differ
@@ -160,7 +160,7 @@ def test_symmetric_functions_are_followed_and_others_refused():
     def function(X, Y):
         return np.exp(-((X[:, None] - Y) ** 2).sum(-1) / 0.3)
 
-    model = features(function).fit(Sphere())
+    model = features(function, graph=HeatGraph(n_nodes=500)).fit(Sphere())
     assert relative_error(model.kernel_matrix(NEW), function(NEW, NEW)) < 0.02
     assert model.error_.graph < 0.02
     few = [

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, MaternKernel, Sphere, load
 from manifoldrf.metrics import relative_error
 
-RANGE = (0.05, 0.8)
+RANGE = (0.1, 0.8)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def queries():
     return Sphere().sample(300, seed=5)
 
 
-@pytest.mark.parametrize("t", [0.05, 0.083, 0.0999, 0.1, 0.8])
+@pytest.mark.parametrize("t", [0.1, 0.166, 0.1999, 0.2, 0.8])
 def test_each_time_is_as_accurate_as_a_fit_of_its_own(sphere, queries, t):
     exact = Sphere().heat_kernel(queries, queries, t)
     found = sphere.at(t)
@@ -37,12 +37,12 @@ def test_each_time_is_as_accurate_as_a_fit_of_its_own(sphere, queries, t):
 
 def test_prepared_points_have_the_features_of_each_time(sphere, queries):
     prepared = sphere.prepare(queries)
-    for t in (0.05, 0.0765, 0.3):
+    for t in (0.1, 0.153, 0.3):
         assert_allclose(prepared.at(t), sphere.at(t).transform(queries), atol=1e-6)
         assert_allclose(prepared.kernel_matrix(t), sphere.at(t).kernel_matrix(queries), atol=5e-6)
 
 
-@pytest.mark.parametrize("t", [0.06, 0.1001, 0.105, 0.13, 0.7])
+@pytest.mark.parametrize("t", [0.12, 0.2001, 0.21, 0.26, 0.7])
 def test_smooth_features_have_their_derivative_by_the_logarithm_of_the_time(sphere, queries, t):
     prepared, h = sphere.prepare(queries[:20]), 1e-5  # central differences err by h^2 times third derivatives
     rows, slopes = prepared.smooth(t)
@@ -60,7 +60,7 @@ def test_smooth_kernels_pass_from_level_to_level(sphere):
             assert (before, after) == (number - 1, number)
             assert (first, second) == pytest.approx((1 - share, share))
         assert family.parts(level.shortest * 2 ** (1 / 6 + 1e-9)) == [(number, 1.0, 0.0)]
-    assert family.parts(0.05) == [(0, 1.0, 0.0)]
+    assert family.parts(0.1) == [(0, 1.0, 0.0)]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,10 @@ def exact_matern(kernel, points):
     return np.polynomial.legendre.legval(np.clip(points @ points.T, -1, 1), spectrum)
 
 
-@pytest.mark.parametrize(("nu", "length"), [(1.5, 1.5), (2.5, 1.2), (4.0, 1.0)])
+@pytest.mark.parametrize(
+    ("nu", "length"),
+    [(2.5, 1.2), pytest.param(1.5, 1.5, marks=pytest.mark.slow), pytest.param(4.0, 1.0, marks=pytest.mark.slow)],
+)
 def test_matern_kernels_come_from_the_same_tables(wide, queries, nu, length):
     kernel = MaternKernel(nu, length, clock="manifold")
     found = wide.at(kernel)
@@ -86,7 +89,7 @@ def test_matern_kernels_come_from_the_same_tables(wide, queries, nu, length):
 def test_files_keep_all_times(sphere, queries, tmp_path):
     loaded = load(sphere.save(tmp_path / "model"))
     assert loaded.times == RANGE
-    for t in (0.05, 0.21):
+    for t in (0.1, 0.21):
         assert_array_equal(loaded.at(t).transform(queries), sphere.at(t).transform(queries))
     one = sphere.at(0.21)
     again = load(one.save(tmp_path / "one"))

@@ -30,9 +30,9 @@ MANIFOLDS = [*((m, None) for m in (Sphere(dim=1), Sphere(), Sphere(dim=3), Ellip
 
 @pytest.mark.parametrize(("manifold", "metric"), [*MANIFOLDS, *((m, m) for m in ALONG)], ids=str)
 def test_the_dimension_of_every_manifold_is_found(manifold, metric, global_seed):
-    sample = manifold.sample(2000, seed=global_seed)
+    sample = manifold.sample(1000, seed=global_seed)
     assert estimate_dimension(sample, metric=metric) == manifold.dim
-    assert estimate_dimension(manifold.grid(2000), metric=metric) == manifold.dim
+    assert estimate_dimension(manifold.grid(1000), metric=metric) == manifold.dim
     if metric is None:
         assert clean_cloud(sample).dim == manifold.dim
 
@@ -47,7 +47,14 @@ def test_neither_units_nor_copies_change_the_dimension():
 
 @pytest.mark.parametrize(
     ("sides", "dim"),
-    [((2, 0.1), 2), ((10, 200), 2), ((1, 1, 0.1), 3), ((1, 1, 0.3), 3), ((2, 0.2, 0.2), 3)],
+    [
+        ((2, 0.1), 2),
+        ((1, 1, 0.1), 3),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (((10, 200), 2), ((1, 1, 0.3), 3), ((2, 0.2, 0.2), 3))
+        ),
+    ],
     ids=str,
 )
 def test_uniform_cross_sections_are_not_noise(sides, dim, global_seed):
@@ -57,7 +64,7 @@ def test_uniform_cross_sections_are_not_noise(sides, dim, global_seed):
 
 @pytest.mark.parametrize("manifold", [Sphere(), Torus(), Sphere(dim=3)], ids=str)
 def test_few_points_of_a_surface_are_no_solid(manifold, global_seed):
-    for n in (60, 100, 150, 200, 300):
+    for n in (60, 120, 300):
         for points in (manifold.sample(n, seed=global_seed), manifold.grid(n)):
             cloud = clean_cloud(points)
             assert cloud.dim == manifold.dim or not cloud.structured
@@ -132,7 +139,7 @@ def test_outliers_are_those_far_from_the_surface(global_seed):
     assert np.abs(np.linalg.norm(places(cloud), axis=1) - 1).max() < 0.2
 
 
-@pytest.mark.parametrize("ratio", [36, 100])
+@pytest.mark.parametrize("ratio", quick_ones([36, 100], 100))
 def test_sparse_regions_are_not_outliers(ratio, global_seed):
     rng = np.random.default_rng(global_seed)
     x = Sphere().sample(160_000, seed=rng)
@@ -140,7 +147,7 @@ def test_sparse_regions_are_not_outliers(ratio, global_seed):
     assert clean_cloud(points).n_outliers <= 4
 
 
-@pytest.mark.parametrize(("radius", "n"), [(3.0, 500), (0.3, 500), (1.0, 100)])
+@pytest.mark.parametrize(("radius", "n"), [(3.0, 500), pytest.param(0.3, 500, marks=pytest.mark.slow), (1.0, 100)])
 def test_parts_with_a_twentieth_of_the_points_are_kept(radius, n, global_seed):
     points = [Sphere().sample(2000, seed=global_seed), [9.0, 0, 0] + radius * Sphere().sample(n, seed=global_seed)]
     assert clean_cloud(np.vstack(points)).n_outliers <= 2
@@ -173,10 +180,10 @@ def test_distinct_points_are_not_merged(global_seed):
 
 # ------------------------------------------------------------------------------------------------------- always
 def test_the_number_of_threads_and_motions_change_nothing(global_seed):
-    points, _ = noisy(Sphere().sample(2000, seed=global_seed), 0.04)
+    points, _ = noisy(Sphere().sample(1000, seed=global_seed), 0.04)
     one, two = (clean_cloud(points, n_jobs=n_jobs) for n_jobs in (1, 2))
     assert np.array_equal(one.points, two.points)
-    for unit, shift in ((1e-3, 0.0), (1e3, 0.0), (1.0, 1e5)):
+    for unit, shift in ((1e-3, 0.0), (1e3, 1e8)):
         moved = clean_cloud(unit * points + shift)
         assert moved.dim == one.dim
         assert moved.noise_std == pytest.approx(unit * one.noise_std, rel=0.02)
@@ -206,6 +213,7 @@ def test_tiny_clouds_are_cleaned_without_warnings(points):
     assert np.isfinite(cloud.points).all()
 
 
+@pytest.mark.slow
 def test_both_sides_of_a_thin_wall_are_told_from_noise(global_seed):
     """A tube with walls of 2, points 1.3 apart."""
     rng, n = np.random.default_rng(global_seed), 19_200

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from marks import quick_ones
 from oracles import folded_strip, heat_kernel_at_points, sphere_mesh
 from scipy.integrate import quad
 from scipy.spatial import Delaunay
@@ -44,14 +45,14 @@ def drawn(name, n):
 
 
 KINDS = {
-    "EvenNodes": (lambda: SPHERE.sample(1000, seed=0), 0.1),
-    "EvenNodes, noisy": (noisy_sphere, 0.1),
+    "EvenNodes": (lambda: SPHERE.sample(500, seed=0), 0.2),
+    "EvenNodes, noisy": (noisy_sphere, 0.2),
     "EvenNodes, edge": (lambda: np.random.default_rng(0).random((1000, 2)), 0.02),
-    "EvenNodes, layers": (lambda: drawn("roll, gap 0.245", 4000), 0.05),
+    "EvenNodes, layers": (lambda: drawn("roll, gap 0.245", 3000), 0.1),
     "CurveNodes": (lambda: drawn("helix", 300), 0.1),
-    "PointNodes": (lambda: Sphere(dim=4).sample(600, seed=0), 0.3),
+    "PointNodes": (lambda: Sphere(dim=4).sample(300, seed=0), 0.5),
     "PointNodes, manifold": (lambda: SPHERE, 0.1),
-    "MeshNodes": (lambda: sphere_mesh(300), 0.1),
+    "MeshNodes": (lambda: sphere_mesh(300), 0.3),
     "MeshNodes, edge": (sheet, 0.02),
 }
 
@@ -96,8 +97,8 @@ def test_threads_and_rows_change_no_bit(kind):
 
 @pytest.mark.filterwarnings("ignore::manifoldrf.ManifoldWarning")  # few features
 def test_features_are_the_same_bits_after_saving_and_row_by_row(kind, tmp_path):
-    space, _, t = kind
-    model = ManifoldRandomFeatures(HeatKernel(t), 60, random_state=0).fit(space)
+    _, graph, t = kind
+    model = ManifoldRandomFeatures(HeatKernel(t), 60, random_state=0).fit(graph)
     new = model.graph_.points[::7] + 1e-3
     whole = model.transform(new)
     assert np.array_equal(model.transform(new[3:5]), whole[3:5])
@@ -117,12 +118,12 @@ def test_points_far_away_take_no_step(kind):
 def test_the_kernel_of_a_sphere_mesh(n):
     """A coarse mesh is a polyhedron of less area: 300 vertices are 1 % short."""
     new = SPHERE.sample(200, seed=3)
-    graph = heat_graph(sphere_mesh(n), 0.05)
+    graph = heat_graph(sphere_mesh(n), 0.1)
     assert graph.weights.sum() == pytest.approx(sphere_mesh(n).area, rel=0.002)
-    assert relative_error(heat_kernel_at_points(graph, new), SPHERE.heat_kernel(new, new, 0.05)) < 3 / n + 0.005
+    assert relative_error(heat_kernel_at_points(graph, new), SPHERE.heat_kernel(new, new, 0.1)) < 3 / n + 0.005
 
 
-@pytest.mark.parametrize("sides", [(1.0, 1.0), (2.0, 0.3)], ids=str)
+@pytest.mark.parametrize("sides", quick_ones([(1.0, 1.0), (2.0, 0.3)], (1.0, 1.0)), ids=str)
 def test_the_kernel_of_an_open_mesh(sides, global_seed):
     space, mesh = box("sheet", 0.01, sides), sheet(sides, seed=global_seed)
     new = space.draw(200, np.random.default_rng(global_seed))
@@ -172,7 +173,7 @@ def test_the_sheets_of_a_folded_strip_are_not_joined():
 
 def test_meshes_of_any_unit_and_order_have_the_same_kernel():
     mesh, new = sphere_mesh(400), SPHERE.sample(50, seed=0)
-    graph, larger = heat_graph(mesh, 0.1), heat_graph(TriangleMesh(1e3 * mesh.vertices, mesh.faces), 1e5)
+    graph, larger = heat_graph(mesh, 0.3), heat_graph(TriangleMesh(1e3 * mesh.vertices, mesh.faces), 3e5)
     assert relative_error(1e6 * heat_kernel_at_points(larger, 1e3 * new), heat_kernel_at_points(graph, new)) < 1e-6
 
 
@@ -221,7 +222,7 @@ def test_curvature_delays_a_gaussian_step(curvature):
 
 # -------------------------------------------------------------------------------------------------------- input
 def test_two_far_parts_stay_apart():
-    points = SPHERE.sample(1000, seed=0)
+    points = SPHERE.sample(500, seed=0)
     with pytest.warns(ManifoldWarning, match="2 pieces"):
-        graph = heat_graph(np.vstack([points, points + np.array([50.0, 0, 0])]), 0.1)
+        graph = heat_graph(np.vstack([points, points + np.array([50.0, 0, 0])]), 0.3)
     assert graph.components.max() == 1

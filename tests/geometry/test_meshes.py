@@ -254,7 +254,7 @@ class TestSampling:
         np.testing.assert_array_equal(hit, np.arange(1, 13))
 
     def test_a_mesh_without_area_cannot_be_sampled(self):
-        with pytest.raises(ValueError, match=r"`mesh` must be of positive area to be sampled\. Got area 0"):
+        with pytest.raises(ValueError, match="`mesh` must be of positive area"):
             TriangleMesh(CUBE_VERTICES, [[0, 0, 1]]).sample(3)
 
 

@@ -77,13 +77,12 @@ def test_values_are_nonnegative_and_within_bounds_everywhere(fitted, distance):
 
 
 def test_training_lowers_the_loss_and_other_nodes_are_predicted():
-    anchors = np.arange(400)
-    field, info = fit(signatures(anchors=anchors), anchors=anchors, epochs=40, batch=512)
+    field, info = fit(epochs=60, batch=128)
     assert info.train_loss[-1] < 0.3 * info.train_loss[0]
     assert info.validation_r2 > 0.9
-    others = np.setdiff1d(anchors, STARTS)
+    others = np.setdiff1d(np.arange(400), STARTS)
     exact = compute_signatures(GRAPH, DiffusionKernel(20.0), others, teacher="exact").rows
-    exact = sparse.csr_array(exact).toarray()
+    exact = sparse.csr_array(exact).toarray()[:, ANCHORS]
     assert np.linalg.norm(field.values(GRAPH.points[others]) - exact) < 0.3 * np.linalg.norm(exact)
 
 

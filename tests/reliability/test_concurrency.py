@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 from oracles import sphere_mesh
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import manifoldrf
 from manifoldrf import (
@@ -53,11 +53,11 @@ from manifoldrf._runtime import (
 )
 from manifoldrf.torch import linear_attention
 
-NODES = Sphere().grid(200)
+NODES = Sphere().grid(150)
 NEW = Sphere().sample(60, seed=1)
 MANY = Sphere().grid(300)  # products of a size that a library shares among its threads
 HEIGHT = NODES[:, 2]
-MESH = sphere_mesh(200)
+MESH = sphere_mesh(100)
 GRAPH = knn_graph(NODES)
 STEPS = DiffusionKernel(10.0)
 NETWORK = {"field": Network(epochs=1, hidden=(8,), n_starts=60, device="cpu")}
@@ -86,16 +86,19 @@ def signatures(teacher, **options):
     return compute_signatures(GRAPH, STEPS, teacher=teacher, seed=0, n_jobs=2, **options).rows.toarray()
 
 
+def many():
+    model = features(n_features=200).fit(MANY)
+    return np.append(model.kernel_matrix(MANY[::-1], MANY), float(model.error_))
+
+
 # Everything that a user may run at once, each from a fixed seed.
 JOBS = {
     "step": lambda: features().fit(NODES).transform(NEW),
-    "many features": lambda: features(n_features=200).fit(MANY).transform(NEW),
     "another seed": lambda: features(random_state=1, anchors="iid").fit(NODES).transform(NEW),
     "mesh": lambda: features().fit(MESH).transform(NEW),
     "interpolated": lambda: features(STEPS, field="interpolated").fit(NODES).transform(NEW),
     "network": lambda: features(STEPS, **NETWORK).fit(NODES).transform(NEW),
-    "kernel": lambda: features(n_features=200).fit(MANY).kernel_matrix(MANY[::-1], MANY),
-    "error": lambda: np.float64(float(features(n_features=200).fit(MANY).error_)),
+    "kernel and error": many,
     "heat graph": lambda: heat_graph(NODES, 0.1, n_jobs=2).affinity.toarray(),
     "counts": lambda: signatures(Counts()),
     "walks": lambda: signatures(Walks(50)),
@@ -108,6 +111,13 @@ JOBS = {
     ).fit(NODES, HEIGHT).predict(NEW),
     "attention": attended,
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def two_threads_of_libraries():
+    """Whatever the tests were started with."""
+    with threadpool_limits(2, "blas"):
+        yield
 
 
 @pytest.fixture(scope="module")

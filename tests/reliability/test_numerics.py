@@ -60,7 +60,7 @@ def outcome_of(function):
 def test_points_in_single_precision_give_the_bits_of_their_conversion(kernel):
     rounded = NODES.astype(np.float32)
     both = rounded, rounded.astype(np.float64)
-    graph = None if isinstance(kernel, DiffusionKernel) else HeatGraph(n_nodes=300)
+    graph = None if isinstance(kernel, DiffusionKernel) else HeatGraph(n_nodes=150)
     single, double = (quietly(features(kernel, n_features="all", graph=graph).fit, X) for X in both)
     np.testing.assert_array_equal(single.transform(NEW), double.transform(NEW))
     np.testing.assert_array_equal(single.bound_, double.bound_)
@@ -360,22 +360,23 @@ def check_contract_sparse(model, X):
 # ----------------------------------------------------------------------------------------------------- other units
 def in_unit(kind, s):
     """Features of one cloud, or mesh, with coordinates times s and heat times times s^2."""
-    points = s * (Sphere().sample(300, seed=2) if kind == "random cloud" else Sphere().grid(300))
-    space = TriangleMesh(points, sphere_mesh(300).faces) if kind == "mesh" else points
-    kernel = DiffusionKernel(20.0) if kind == "steps" else HeatKernel(0.1 * s * s)
-    options = HeatGraph(n_nodes=300) if kind == "mesh" else HeatGraph(dim=2)
+    n = 300 if kind == "steps" else 200
+    points = s * (Sphere().sample(200, seed=2) if kind == "random cloud" else Sphere().grid(n))
+    space = TriangleMesh(points, sphere_mesh(n).faces) if kind == "mesh" else points
+    kernel = DiffusionKernel(20.0) if kind == "steps" else HeatKernel(0.3 * s * s)
+    options = HeatGraph(n_nodes=200) if kind == "mesh" else HeatGraph(dim=2)
     return quietly(features(kernel, n_features="all", graph=options).fit, space)
 
 
-@pytest.mark.parametrize("scale", [1e-30])
-@pytest.mark.parametrize("kind", ["even cloud", "random cloud", "mesh", "steps"])
-def test_scaled_coordinates_give_scaled_features(kind, scale):
+@pytest.mark.parametrize("kind", ["random cloud", "mesh", "steps"])
+def test_scaled_coordinates_give_scaled_features(kind):
     """K(s x, s y; s^2 t) = s^-d K(x, y; t): features times s^(d/2) are the same, to rounding of the coordinates.
 
     Rounding moves points by eps. A step of a thirtieth of the extent has a Gaussian that changes by 100 eps then,
     and some hundred rounds of correction follow: 1e-10 is a hundred times what can be expected. The field of a
     kernel in steps solves local systems with condition numbers of up to 1e5, and is that much less steady.
     """
+    scale = 1e-30
     one, other = in_unit(kind, 1.0), in_unit(kind, scale)
     factor = 1.0 if kind == "steps" else scale
     found, expected = (quietly(model.transform, NEW * s) for model, s in ((other, scale), (one, 1.0)))

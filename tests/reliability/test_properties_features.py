@@ -183,20 +183,25 @@ def test_features_follow_the_unit_of_length_up_to_the_volume(points, t, field, s
     np.testing.assert_allclose(other * scale, one, rtol=0, atol=1e-8 * usual_size(one))
 
 
-@pytest.mark.parametrize("change", ["order", "direction"])
 @pytest.mark.parametrize(
-    "make", [lambda: Sphere().sample(600, seed=0), lambda: Sphere().grid(600)], ids=["random", "grid"]
+    ("kind", "change"),
+    [
+        ("random", "order"),
+        ("grid", "direction"),
+        pytest.param("random", "direction", marks=pytest.mark.slow),
+        pytest.param("grid", "order", marks=pytest.mark.slow),
+    ],
 )
-def test_with_chosen_anchors_the_kernel_stays_within_the_estimated_error(make, change):
+def test_with_chosen_anchors_the_kernel_stays_within_the_estimated_error(kind, change):
     """On a grid many nodes are equally far: the order, or rounding, decides which becomes an anchor."""
-    points = make()
+    points = Sphere().grid(400) if kind == "grid" else Sphere().sample(400, seed=0)
     order, turn = np.arange(len(points)), np.eye(3)
     if change == "order":
         order = shuffled(len(points), 1)
     else:
         turn = special_ortho_group.rvs(3, random_state=0)
-    settings = {"n_features": 150, "graph": HeatGraph(dim=2)}
-    one, other = (fit(X, HeatKernel(0.1), **settings) for X in (points, (points @ turn.T)[order]))
+    settings = {"n_features": 80, "graph": HeatGraph(dim=2)}
+    one, other = (fit(X, HeatKernel(0.2), **settings) for X in (points, (points @ turn.T)[order]))
     first, second = quietly(one.kernel_matrix, points[:60]), quietly(other.kernel_matrix, points[:60] @ turn.T)
     change = np.linalg.norm(second - first) / np.linalg.norm(first)
     assert change <= float(one.error_) + float(other.error_)

@@ -54,7 +54,7 @@ def test_parts_are_used_again_unless_settings_code_or_files_changed(tmp_path, mo
 
 
 def test_the_digest_of_the_code_follows_imports_and_ignores_comments(tmp_path, monkeypatch):
-    """Of an experiment, of a helper that it imports, and of the package; not of an experiment beside it."""
+    """Of a helper that an experiment imports, and of the package; not of an experiment beside it."""
     texts = {}
 
     def source(name, original=module._source):
@@ -68,15 +68,14 @@ def test_the_digest_of_the_code_follows_imports_and_ignores_comments(tmp_path, m
     monkeypatch.setattr(module, "_source", source)
     plain = code_digest.__wrapped__("reproduction.teachers")
 
-    def digest(name, more):
+    def digest(**changed):
         texts.clear()
-        texts[name] = more
+        texts.update({name.replace("__", "."): text for name, text in changed.items()})
         return code_digest.__wrapped__("reproduction.teachers")
 
-    assert digest("reproduction.teachers", "\n# a comment\n") == plain
-    assert digest("reproduction.velocity", "\nMORE = 1\n") == plain
-    for name in ("reproduction.teachers", "reproduction.common", "manifoldrf.geometry.graphs"):
-        assert digest(name, "\nMORE = 1\n") != plain, name
+    assert digest(reproduction__teachers="\n# a comment\n", reproduction__velocity="\nMORE = 1\n") == plain
+    for name in ("reproduction__common", "manifoldrf__geometry__graphs"):
+        assert digest(**{name: "\nMORE = 1\n"}) != plain, name
 
 
 def test_no_experiment_imports_a_private_or_undocumented_part_of_the_package():

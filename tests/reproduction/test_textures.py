@@ -113,9 +113,7 @@ def test_pictures_without_room_for_a_window_are_refused_by_name():
     plates = some_plates(2, side=50)
     draw_views(plates, SMALL, [0])
     small = Plates((*plates.names, "tiny"), (*plates.images, plates.images[0][:30]), "")
-    with pytest.raises(
-        ValueError, match=r"at least 38 x 38 pixels for windows of 16. Got shape \(30, 50\) for tiny"
-    ):
+    with pytest.raises(ValueError, match=r"at least 38 x 38 pixels .* tiny"):
         draw_views(small, SMALL, [0])
     draw_views(Plates(("a",), (plates.images[0][:38],), ""), SMALL, [0])
     with pytest.raises(ValueError, match=r"Got shape \(37, 50\)"):
