@@ -37,7 +37,7 @@ from manifoldrf._validation import (
     check_real,
     reject,
 )
-from manifoldrf.geometry.csr import check_numbers, check_shape
+from manifoldrf.geometry.csr import check_arrays, check_numbers, check_shape
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import NeighborSearch
@@ -156,8 +156,7 @@ class GraphDistances:
 
     def _check_loaded(self) -> None:
         check_points(self.points, "points")
-        check_shape("paths", self.paths, (len(self.points), self.paths.shape[-1]))
-        check_numbers("paths", self.paths)
+        check_arrays(self, paths=(len(self.points), self.paths.shape[-1]))
         check_real(self.far, "far", POSITIVE)
 
     @cached_property
@@ -234,9 +233,7 @@ class NetworkField:
 
     def _check_loaded(self) -> None:
         d = len(self.centre)
-        for name, shape in (("centre", (d,)), ("anchors", (self.distances.paths.shape[1], d))):
-            check_shape(name, getattr(self, name), shape)
-            check_numbers(name, getattr(self, name))
+        check_arrays(self, centre=(d,), anchors=(self.distances.paths.shape[1], d))
         for name in ("unit", "scale", "largest"):
             check_real(getattr(self, name), name, POSITIVE)
         matrices, biases = self.weights[::2], self.weights[1::2]

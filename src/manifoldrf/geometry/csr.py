@@ -147,6 +147,19 @@ def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
         reject(name, f"of shape {shape}", f"shape {getattr(array, 'shape', None)}")
 
 
+def check_arrays(owner: Any, **shapes: tuple[int, ...]) -> None:
+    """Raise unless these attributes are arrays of these shapes, of numbers whose squares are finite."""
+    for name, shape in shapes.items():
+        check_shape(name, getattr(owner, name), shape)
+        check_finite(getattr(owner, name), name)
+
+
+def check_positions(name: str, array: Any, n_items: int) -> None:
+    """Raise unless the entries of an array of integers are in [0, n_items - 1]."""
+    if array.size and not 0 <= array.min() <= array.max() < n_items:
+        reject(name, f"positions below {n_items}", f"{array.min()} to {array.max()}")
+
+
 def check_numbers(name: str, array: Any, *, signed: bool = True) -> None:
     """Raise if an entry is not finite, or if it is negative and ``signed`` is False."""
     if not (np.isfinite(array) & (signed | (array >= 0))).all():

@@ -13,9 +13,9 @@ from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
-from manifoldrf._validation import FloatArray, IntArray, check_finite, reject
+from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.cleaning import CleanCloud
-from manifoldrf.geometry.csr import check_shape, components_of
+from manifoldrf.geometry.csr import check_arrays, check_positions, components_of
 from manifoldrf.geometry.neighbors import farthest_first
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps
 
@@ -45,13 +45,10 @@ class Curve:
 
     def _check_loaded(self) -> None:
         k, c = len(self.places), len(self.lengths)
-        check_shape("arcs", self.arcs, (k,))
-        check_shape("pieces", self.pieces, (k,))
-        check_shape("closed", self.closed, (c,))
-        for name in ("places", "arcs", "lengths"):
-            check_finite(getattr(self, name), name)
-        if not (k and self.pieces.min() >= 0 and self.pieces.max() < c):
-            reject("pieces", "numbers of curves", "others")
+        check_arrays(self, places=(k, self.places.shape[-1]), arcs=(k,), pieces=(k,), lengths=(c,), closed=(c,))
+        check_positions("pieces", self.pieces, c)
+        if not k:
+            reject("places", "at least one", k)
 
     @cached_property
     def _tree(self) -> cKDTree:
@@ -249,10 +246,8 @@ class CurveNodes(AbstractNodes):
 
     def _check_loaded(self) -> None:
         n = len(self.points)
-        for name in ("arcs", "pieces", "volumes"):
-            check_shape(name, getattr(self, name), (n,))
-        if n and not (self.pieces.min() >= 0 and self.pieces.max() < len(self.curve.lengths)):
-            reject("pieces", "numbers of curves", int(self.pieces.max()))
+        check_arrays(self, arcs=(n,), pieces=(n,), volumes=(n,))
+        check_positions("pieces", self.pieces, len(self.curve.lengths))
 
     def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps between nodes along the curves."""

@@ -18,9 +18,9 @@ from manifoldrf._codec import stored
 from manifoldrf._native import loops
 from manifoldrf._random import generator
 from manifoldrf._runtime import quick_map
-from manifoldrf._validation import FloatArray, IntArray, check_finite, reject
+from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry.cleaning import CleanCloud
-from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
+from manifoldrf.geometry.csr import check_arrays, check_csr, check_numbers, check_positions, check_shape, make_csr
 from manifoldrf.geometry.edges import Edge, find_edge
 from manifoldrf.geometry.neighbors import (
     NeighborSearch,
@@ -172,18 +172,12 @@ class EvenNodes(AbstractNodes):
     volumes = None  # follow from the steps
 
     def _check_loaded(self) -> None:
-        (n, r), g, d = self.inner.shape, len(self.own), self.dim
-        check_shape("images", self.images, (g, r))
-        check_shape("axes", self.axes, (len(self.origin), r))
-        if len(self.frames):
-            check_shape("frames", self.frames, (n, r, d))
-            check_shape("ricci", self.ricci, (n, d, d))
-        for name in ("inner", "images", "frames", "origin", "axes"):
-            check_finite(getattr(self, name), name)
-        if not np.isfinite(self.ricci).all():  # one over a squared length, which may be huge
-            reject("ricci", "finite", "others")
-        if g and not (self.own.min() >= 0 and self.own.max() < n):
-            reject("own", "positions of nodes", int(self.own.max()))
+        (n, r), d, curved = self.inner.shape, self.dim, len(self.inner) * (len(self.frames) > 0)
+        check_arrays(self, inner=(n, r), images=(len(self.own), r), frames=(curved, r, d))
+        check_arrays(self, origin=(len(self.axes),), axes=(len(self.axes), r))
+        check_shape("ricci", self.ricci, (curved, d, d))
+        check_numbers("ricci", self.ricci)  # one over a squared length, which may be huge
+        check_positions("own", self.own, n)
 
     @cached_property
     def points(self) -> FloatArray:  # type: ignore[override]

@@ -10,8 +10,8 @@ from scipy.sparse import csgraph
 
 from manifoldrf._codec import stored
 from manifoldrf._runtime import quick_map
-from manifoldrf._validation import FloatArray, IntArray, check_finite, check_spread, reject
-from manifoldrf.geometry.csr import check_csr, check_shape, make_csr
+from manifoldrf._validation import FloatArray, IntArray, check_spread, reject
+from manifoldrf.geometry.csr import check_arrays, check_csr, check_positions, make_csr
 from manifoldrf.geometry.edges import Edge
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, balls_along_edges, edge_lengths, farthest_first
@@ -155,17 +155,11 @@ class MeshNodes(AbstractNodes):
     volumes = None  # follow from the steps
 
     def _check_loaded(self) -> None:
-        n, g = len(self.points), len(self.own)
-        check_shape("points", self.points, (n, 3))
-        check_shape("images", self.images, (g, 3))
-        check_shape("owners", self.owners, (self.surface_mesh.n_vertices,))
+        n = len(self.points)
+        check_arrays(self, points=(n, 3), images=(len(self.own), 3), owners=(self.surface_mesh.n_vertices,))
         check_csr("detours", self.detours, (n, n))
-        for name in ("points", "images"):
-            check_finite(getattr(self, name), name)
-        for name in ("own", "owners"):
-            values = getattr(self, name)
-            if len(values) and not (values.min() >= 0 and values.max() < n):
-                reject(name, "positions of nodes", int(values.max()))
+        check_positions("own", self.own, n)
+        check_positions("owners", self.owners, n)
 
     @classmethod
     def of(

@@ -12,8 +12,8 @@ from manifoldrf._codec import stored
 from manifoldrf._native import loops
 from manifoldrf._random import generator
 from manifoldrf._runtime import quick_map
-from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_finite, check_real, reject
-from manifoldrf.geometry.csr import check_shape
+from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_real, reject
+from manifoldrf.geometry.csr import check_arrays, check_shape
 from manifoldrf.geometry.neighbors import NeighborSearch, farthest_points
 
 PER_COEFFICIENT = 3.0  # effective neighbours for each coefficient of a patch
@@ -63,18 +63,13 @@ class LocalSurface:
     noise_std: float = 0.0
 
     def _check_loaded(self) -> None:
-        m, r = self.means.shape if self.means.ndim == 2 else (0, 0)
-        dim = self.frames.shape[-1] if self.frames.ndim == 3 else 0
-        if min(m, r, dim) < 1:
-            reject("means", "an array of shape (patches, axes)", f"shape {self.means.shape}")
-        check_shape("axes", self.axes, (len(self.origin), r))
-        check_shape("frames", self.frames, (m, r, dim))
-        check_shape("bends", self.bends, (m, n_terms(dim), r))
-        check_shape("widths", self.widths, (m,))
+        if self.frames.ndim != 3 or not self.frames.size:
+            reject("frames", "an array of shape (patches, axes, dimensions)", f"shape {self.frames.shape}")
+        m, r, dim = self.frames.shape
+        check_arrays(self, origin=(len(self.axes),), axes=(len(self.axes), r), means=(m, r), frames=(m, r, dim))
+        check_arrays(self, bends=(m, n_terms(dim), r), widths=(m,))
         check_shape("centres", self.centres.points, (m, r))
         check_real(self.noise_std, "noise_std", NONNEGATIVE)
-        for name in ("origin", "axes", "means", "frames", "bends", "widths"):
-            check_finite(getattr(self, name), name)
         if not (self.widths > 0).all():
             reject("widths", "positive", float(self.widths.min()))
 
