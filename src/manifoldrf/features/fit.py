@@ -287,7 +287,9 @@ def _references(kernel: GraphKernel, anchors: IntArray, options: FitOptions) -> 
     if len(anchors) < kernel.graph.n_nodes and options.quadrature in ("auto", "nnls"):
         others = np.setdiff1d(rest, held_out)
         others = others if len(others) else rest
-        fitting = others[thin(kernel.graph.positions[others], min(len(others), 512))]
+        # As many as anchors: more change nothing (256 anchors), half as many add a tenth to the error.
+        count = min(len(others), max(64, len(anchors)), 512)
+        fitting = others[thin(kernel.graph.positions[others], count)]
     nodes, everything = np.concatenate([fitting, held_out]), np.arange(kernel.graph.n_nodes)
     rows = signature_table(kernel, kernel.series, nodes, everything, Teaching(n_jobs=options.n_jobs))
     exact = rows[:, nodes].toarray() if kernel.asymmetric else gram(rows, kernel.measure, options.n_jobs)

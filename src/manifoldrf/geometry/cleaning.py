@@ -157,17 +157,19 @@ def clean_cloud(
     if dim is not None:
         check_integer(dim, "dim", 1, given.shape[1])
     origin, axes = _span(given)
-    merged = np.ascontiguousarray((given - origin) @ axes)
-    merged = _distinct(merged) if noise_std == 0 else merge_copies(merged)
-    inside, (n, n_axes) = merged, merged.shape
-    if n < 3:  # one or two places
-        return CleanCloud(merged, origin, axes, 1, merged, n_given=len(given), n_merged=len(given) - n)
+    inside = _distinct(np.ascontiguousarray((given - origin) @ axes))
+    n, n_axes = inside.shape
     most = _ENOUGH_POINTS if n_axes <= _FEW_COORDINATES else _ENOUGH_WIDE_POINTS
     if n > most:
         inside = inside[np.sort(generator(0, "cloud.part").permutation(n)[:most])]
+    share = n / len(inside)  # what a point stands for
+    inside = inside if noise_std == 0 else merge_copies(inside)
+    n_merged = len(given) - round(share * len(inside))
+    if len(inside) < 3:  # one or two places
+        return CleanCloud(inside, origin, axes, 1, inside, n_given=len(given), n_merged=n_merged)
     search = NeighborSearch(inside, None, threads)
     shape = _examine(search, noise_std, None if dim is None else min(dim, n_axes))
-    found = CleanCloud(inside, origin, axes, dim or 0, inside, n_given=len(given), n_merged=len(given) - n)
+    found = CleanCloud(inside, origin, axes, dim or 0, inside, n_given=len(given), n_merged=n_merged)
     if shape is None:
         return replace(found, dim=min(dim or estimate_dimension(search), n_axes))
     if shape.dim == n_axes:
@@ -185,7 +187,7 @@ def clean_cloud(
         surface=surface,
         structured=True,
         hollow=bool(hollow),
-        n_outliers=round(n / len(inside) * int(off.sum())),
+        n_outliers=round(share * int(off.sum())),
     )
 
 
@@ -205,7 +207,9 @@ def merge_copies(points: FloatArray) -> FloatArray:
     k = min(13, len(points)) - 1
     if k < 2:
         return points
-    gap = float(np.quantile(cKDTree(points).query(points, k + 1)[0][:, -1], 0.9))
+    tree = cKDTree(points)
+    distances = tree.query(points, k + 1)[0]
+    nearest, gap = distances[:, 1], float(np.quantile(distances[:, -1], 0.9))
     n, extents, n_merged = len(points), [], 0
 
     def joined(some: FloatArray, radius: float) -> IntArray:
@@ -215,8 +219,7 @@ def merge_copies(points: FloatArray) -> FloatArray:
         return components_of((links + links.T).tocsr())
 
     for _ in range(16):
-        tree = cKDTree(points)
-        close = np.flatnonzero(tree.query(points, min(2, len(points)))[0][:, -1] <= gap / 3)
+        close = np.flatnonzero(nearest <= gap / 3)
         if not len(close) or len(points) < 3:
             break
         group = joined(points[close], gap)
@@ -229,7 +232,10 @@ def merge_copies(points: FloatArray) -> FloatArray:
         extents.append(extent[merged])
         n_merged += int(sizes[merged].sum())
         rest = np.delete(np.arange(len(points)), close[np.isin(group, merged)])
-        points = np.ascontiguousarray(np.vstack([points[rest], means[merged]]))
+        if len(merged):
+            points = np.ascontiguousarray(np.vstack([points[rest], means[merged]]))
+            tree = cKDTree(points)
+            nearest = tree.query(points, min(2, len(points)))[0][:, -1]
         gap /= 2
     if n_merged > 0.2 * n:  # most places are apart from others; the rest are measured as exactly
         points = _group_means(points, joined(points, 2 * float(np.quantile(np.concatenate(extents), 0.9))))[0]
