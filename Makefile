@@ -110,7 +110,7 @@ $(AUDIT_STAMP):
 	@touch $@
 
 audit: $(AUDIT_STAMP)
-	$(AUDIT)/bin/python benchmarks/audit.py $(AUDIT_FLAGS)
+	$(AUDIT)/bin/pip-audit --strict --no-deps --requirement constraints.txt $(AUDIT_FLAGS)
 
 docs: setup
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs $(OUT)/docs

@@ -1,13 +1,11 @@
 """The table that benchmarks print: what, the figure seen, its limit, and whether it holds."""
 
 import argparse
-import dataclasses
-import json
-import pathlib
-import resource
 import sys
 import time
 from dataclasses import dataclass
+
+from threadpoolctl import threadpool_limits
 
 
 @dataclass(frozen=True)
@@ -32,47 +30,44 @@ class Row:
         print(f"{self.what:92s} {self.seen:8.4g}   limit {self.comparison} {self.limit:g}   {verdict}", flush=True)
 
 
-def finish(rows, options):
-    """Write the rows where asked, and say by the exit code whether all limits hold."""
-    if options.json is not None:
-        records = [dataclasses.asdict(row) | {"ok": row.holds} for row in rows]
-        options.json.write_text(json.dumps({"quick": options.quick, "rows": records}, indent=1) + "\n")
+def run_cases(description, cases, full, quick):
+    """Measure the cases that are asked for on the command line with one thread, print the table, and exit.
+
+    ``cases`` map titles to functions of the sizes that yield rows; ``full`` and ``quick`` are such sizes. The exit
+    code says whether all limits hold; quick sizes enforce none.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wanted", nargs="?", default="", help="cases whose titles contain it")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, limits not enforced")
+    options = parser.parse_args()
+    rows = []
+    with threadpool_limits(1):
+        for title, measure in cases.items():
+            for row in measure(quick if options.quick else full) if options.wanted in title else ():
+                row.show()
+                rows.append(row)
     sys.exit(int(not options.quick and not all(row.holds for row in rows)))
 
 
-def run_cases(description, cases, full, quick):
-    """Measure the cases that are asked for on the command line, print the table, and exit.
-
-    ``cases`` map titles to functions of the sizes that return rows; ``full`` and ``quick`` are such sizes.
-    """
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("wanted", nargs="?", default="", help="rows whose titles contain it")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, limits not enforced")
-    parser.add_argument("--json", type=pathlib.Path, help="file to write the rows to")
-    options = parser.parse_args()
-    rows = []
-    for title, measure in cases.items():
-        if options.wanted in title:
-            for row in measure(quick if options.quick else full):
-                row.show()
-                rows.append(row)
-    finish(rows, options)
+def timed(function):
+    """CPU seconds of a call, and its result."""
+    start = time.process_time()
+    result = function()
+    return time.process_time() - start, result
 
 
-def seconds(function):
-    """Wall time of one call."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
+def best_of(functions, repeats=3):
+    """The least CPU seconds of each of several functions, which take turns, after a first call of each."""
+    for function in functions:
+        function()
+    rounds = [[timed(function)[0] for function in functions] for _ in range(repeats)]
+    return [min(column) for column in zip(*rounds, strict=True)]
 
 
-def peak():
-    """Memory of this process so far, in GB.
-
-    On Linux ``ru_maxrss`` begins with what the process that started this one held: where that had fitted a model,
-    little memory would seem to be as much as more.
-    """
-    status = pathlib.Path("/proc/self/status")
-    if status.exists():
-        return next(int(line.split()[1]) for line in status.open() if line.startswith("VmHWM")) / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+def fill(page, name, text):
+    """Write a text between the marks of this name on a page."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    if end not in rest:
+        raise ValueError(f"the page must have the marks {begin} and {end}")
+    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")

@@ -8,13 +8,14 @@ import argparse
 import datetime
 import importlib.metadata
 import logging
+import pathlib
 
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks.record import ROOT, fill
+from benchmarks.table import fill
 
-PAGE = ROOT / "docs" / "comparisons.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "comparisons.md"
 PACKAGES = ("geometric_kernels", "gpytorch", "pydiffmap", "scikit-learn", "scipy")
 
 
@@ -52,8 +53,7 @@ def main():
                 rows.append(row)
     print(table(rows))
     if not quick:
-        page = fill(PAGE.read_text(encoding="utf-8"), "peers", table(rows))
-        PAGE.write_text(page, encoding="utf-8")
+        fill(PAGE, "peers", table(rows))
 
 
 if __name__ == "__main__":
