@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -64,7 +65,15 @@ def stored(kind: Kind) -> Kind:
     compiled code trusts them: ``_check_loaded`` raises unless what a file held fits together.
     """
     _CLASSES[kind.__name__] = kind
+    if dataclasses.is_dataclass(kind):
+        kind.__getstate__ = _without_caches  # type: ignore[attr-defined]
     return kind
+
+
+def _without_caches(self: Any) -> dict[str, Any]:
+    """State for pickle, joblib and skops: trees and other cached values are computed again."""
+    kind = type(self)
+    return {k: v for k, v in vars(self).items() if not isinstance(getattr(kind, k, None), cached_property)}
 
 
 # ---------------------------------------------------------------------------------------------------------- values

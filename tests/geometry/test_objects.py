@@ -78,22 +78,64 @@ def test_a_mesh_of_another_library_is_the_same_mesh(kind):
     assert TriangleMesh.of(found) is found
 
 
-@pytest.mark.parametrize("kind", ["pyvista", "meshio", "nilearn.surface"])
-def test_meshes_of_packages_that_may_be_missing(kind):
-    package = pytest.importorskip(kind)
-    if kind == "pyvista":
-        made = package.PolyData.from_regular_faces(MESH.vertices, MESH.faces)
-    elif kind == "meshio":
-        made = package.Mesh(MESH.vertices, [("line", [[0, 1]]), ("triangle", MESH.faces)])
-    else:
-        made = package.InMemoryMesh(MESH.vertices, MESH.faces)
+REAL_MESHES = {
+    "pyvista": lambda pv: pv.PolyData.from_regular_faces(MESH.vertices, MESH.faces),
+    "meshio": lambda meshio: meshio.Mesh(MESH.vertices, [("line", [[0, 1]]), ("triangle", MESH.faces)]),
+    "nilearn.surface": lambda surface: surface.InMemoryMesh(MESH.vertices, MESH.faces),
+    "open3d": lambda o3d: o3d.geometry.TriangleMesh(
+        o3d.utility.Vector3dVector(MESH.vertices), o3d.utility.Vector3iVector(MESH.faces)
+    ),
+    "torch_geometric.data": lambda data: data.Data(
+        pos=torch.tensor(MESH.vertices), face=torch.tensor(MESH.faces.T.copy())
+    ),
+}
+REAL_POINTS = {
+    "xarray": lambda xr: xr.DataArray(MESH.vertices, dims=("point", "axis")),
+    "pyarrow": lambda pa: pa.table({axis: MESH.vertices[:, k] for k, axis in enumerate("xyz")}),
+    "anndata": lambda ad: ad.AnnData(np.ones((200, 2)), obsm={"X_pca": MESH.vertices}).obsm["X_pca"],
+    "jax.numpy": lambda jnp: jnp.asarray(MESH.vertices, dtype=np.float32),  # half the digits by default
+    "open3d": lambda o3d: np.asarray(o3d.geometry.PointCloud(o3d.utility.Vector3dVector(MESH.vertices)).points),
+}
+
+
+@pytest.mark.parametrize("package", REAL_MESHES)
+def test_meshes_of_packages_that_may_be_missing(package):
+    made = REAL_MESHES[package](pytest.importorskip(package))
     assert np.array_equal(TriangleMesh.of(made).vertices, MESH.vertices)
     assert np.array_equal(TriangleMesh.of(made).faces, MESH.faces)
-    if kind == "pyvista":
-        with pytest.raises(ValueError, match="triangles only"):
-            TriangleMesh.of(package.Plane(i_resolution=2, j_resolution=2))
-        with pytest.raises(TypeError, match="extract_surface"):
-            TriangleMesh.of(package.ImageData(dimensions=(3, 3, 3)).cast_to_unstructured_grid())
+
+
+def test_meshes_of_pyvista_with_other_cells_are_refused():
+    pyvista = pytest.importorskip("pyvista")
+    with pytest.raises(ValueError, match="triangles only"):
+        TriangleMesh.of(pyvista.Plane(i_resolution=2, j_resolution=2))
+    with pytest.raises(TypeError, match="extract_surface"):
+        TriangleMesh.of(pyvista.ImageData(dimensions=(3, 3, 3)).cast_to_unstructured_grid())
+
+
+@pytest.mark.parametrize("package", REAL_POINTS)
+def test_points_of_packages_that_may_be_missing(package):
+    made = REAL_POINTS[package](pytest.importorskip(package))
+    model = features().fit(made)
+    points = np.float32(MESH.vertices) if package == "jax.numpy" else MESH.vertices
+    assert np.array_equal(model.transform(made), features().fit(points).transform(points))
+
+
+def test_graphs_of_packages_that_may_be_missing():
+    igraph = pytest.importorskip("igraph")
+    graph = igraph.Graph(4, [(0, 1), (1, 2), (2, 3), (3, 0)])
+    assert np.array_equal(Graph.from_affinity(graph).affinity.toarray(), SQUARE)
+    graph.es["weight"] = [2.0] * 4
+    assert np.array_equal(Graph.from_affinity(graph).affinity.toarray(), 2 * SQUARE)
+
+
+def test_stations_of_geopandas_are_on_the_earth():
+    geopandas = pytest.importorskip("geopandas")
+    degrees, earth = np.array([[13.4, 52.5], [-58.4, -34.6]]), Sphere(radius=6371.0)
+    frame = geopandas.GeoDataFrame(geometry=geopandas.points_from_xy(*degrees.T), crs="EPSG:4326")
+    assert np.array_equal(earth.from_lonlat(frame), earth.from_lonlat(degrees))
+    with pytest.raises(ValueError, match=re.escape("Sphere.from_lonlat(frame) makes them")):
+        features().fit(frame)
 
 
 def test_every_entry_point_takes_meshes_of_others_with_the_same_bits(tmp_path):

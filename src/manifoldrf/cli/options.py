@@ -299,7 +299,7 @@ class Parameters:
         for name in {"teacher", "field"} & set(given):
             kind = getattr(manifoldrf, given[name].title(), None)  # Walks, Counts, Network
             params[name] = given[name] if kind is None else kind()
-        kernel = self._kernel(given)
+        kernel = self._chosen_kernel(given)
         params |= {} if kernel is None else {"kernel": kernel}
         found = {name: given[name] for name in ("dim", "noise_std") if name in given}
         if found and self.graph not in (None, "heat"):
@@ -314,7 +314,7 @@ class Parameters:
             **{name: parse(text, int | float | bool | None | str, name) for name, text in pairs}
         )
 
-    def _kernel(self, given: dict[str, Any]) -> Any:
+    def _chosen_kernel(self, given: dict[str, Any]) -> Any:
         """The kernel, or None if no option names one."""
         import manifoldrf
 
