@@ -66,7 +66,7 @@ def stored(kind: Kind) -> Kind:
     """
     _CLASSES[kind.__name__] = kind
     if dataclasses.is_dataclass(kind):
-        kind.__getstate__ = _without_caches  # type: ignore[attr-defined]
+        kind.__getstate__ = _without_caches  # type: ignore[method-assign]
     return kind
 
 
