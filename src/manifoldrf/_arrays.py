@@ -219,9 +219,7 @@ def _read_array(file: Path, name: str, wanted: Sequence[str], axes: tuple[int, .
     return np.asanyarray(array)
 
 
-def read_npz(
-    file: Path, name: str, wanted: Sequence[str] | None, *, alone: bool = False
-) -> dict[str, NDArray[Any]]:
+def read_npz(file: Path, name: str, wanted: Sequence[str] | None, *, alone: bool = False) -> dict[str, Any]:
     """Read the wanted arrays of an .npz file, or all; ``alone``: just the first of them, or the only array."""
     with _readable(file, name), np.load(file, allow_pickle=False) as archive:
         members, result = archive.zip.namelist(), dict[str, NDArray[Any]]()
@@ -244,13 +242,9 @@ def read_npz(
 def _csv_layout(file: Path, name: str) -> tuple[str | None, list[str], int]:
     """The separator of a text, the titles of its columns, empty if they have none, and the lines before numbers."""
     with file.open("rb") as stream:
-        lines = (
-            (line.decode("utf-8-sig", "replace").partition("#")[0].strip("\r\n"), k)
-            for k, line in enumerate(stream)
-        )
-        (first, begin), (second, _) = [*islice((line for line in lines if line[0].strip()), 2), ("", 0), ("", 0)][
-            :2
-        ]
+        texts = (line.decode("utf-8-sig", "replace").partition("#")[0].strip("\r\n") for line in stream)
+        found = [*islice(((text, k) for k, text in enumerate(texts) if text.strip()), 2), ("", 0), ("", 0)]
+    (first, begin), (second, _) = found[:2]
     # A comma is the last choice: next to another separator it is a decimal comma, which is refused.
     separator = next((mark for mark in ";\t," if mark in first), None)
     reader = csv.reader([first if separator else " ".join(first.split())], delimiter=separator or " ")
@@ -359,9 +353,8 @@ def row_writer(
     with atomic_path(as_path(path)) as temporary, ExitStack() as stack:
         if suffix == ".npz":
             blocks: list[Any] = [sp.csr_array((0, n_columns), dtype=kind)]
-            yield RowWriter(
-                n_columns, kind, lambda rows, _: blocks.append(sp.csr_array(rows) if sparse else _dense(rows))
-            )
+            form = sp.csr_array if sparse else _dense
+            yield RowWriter(n_columns, kind, lambda rows, _: blocks.append(form(rows)))
             if sparse:
                 sp.save_npz(temporary, sp.vstack(blocks, "csr"))
             else:
@@ -372,12 +365,10 @@ def row_writer(
             lines.writerows([titles] if titles else [])
 
             def write_lines(rows: Any, cells: Sequence[Sequence[str]]) -> None:
-                if cells:
-                    lines.writerows(
-                        [*words, *map(str, row)] for words, row in zip(cells, _dense(rows), strict=True)
-                    )
-                else:
+                if not cells:
                     np.savetxt(text, _dense(rows), fmt="%s", delimiter=",")  # the fewest digits
+                for words, row in zip(cells, _dense(rows) if cells else (), strict=True):
+                    lines.writerow([*words, *map(str, row)])
 
             yield RowWriter(n_columns, kind, write_lines)
         else:

@@ -296,15 +296,14 @@ def series_rows(
     progress: Progress,
 ) -> Rows:
     """Rows of a series by a teacher, without checks of the arguments."""
-    if isinstance(teacher, Walks):
-        table = pack_table(*csr_parts(graph.operator), weighted=teacher.transitions == "weighted")
+    if isinstance(teacher, Walks | Counts):
         law, key = survival_law(series, teacher), Streams.from_seed(seed).key("signatures.walks 0")
-        settings = law, teacher.n_walks, teacher.n_batches, key, teacher.coupling
-        engine: Engine = functools.partial(run_walks, table, *settings)
-    elif isinstance(teacher, Counts):
-        counted = build_count_table(*csr_parts(graph.affinity))
-        law, key = survival_law(series, teacher), Streams.from_seed(seed).key("signatures.walks 0")
-        engine = functools.partial(propagate_counts, counted, law, teacher.n_walks, teacher.n_batches, key)
+        settings = law, teacher.n_walks, teacher.n_batches, key
+        if isinstance(teacher, Walks):
+            table: Any = pack_table(*csr_parts(graph.operator), weighted=teacher.transitions == "weighted")
+            engine: Engine = functools.partial(run_walks, table, *settings, teacher.coupling)
+        else:
+            engine = functools.partial(propagate_counts, build_count_table(*csr_parts(graph.affinity)), *settings)
     elif not isinstance(teacher, Exact):
         return _own_rows(teacher, graph, series, nodes), 0, None, None
     elif (

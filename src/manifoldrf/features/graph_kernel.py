@@ -29,7 +29,7 @@ from manifoldrf.geometry.cleaning import check_noise
 from manifoldrf.geometry.csr import check_amounts
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, check_steps, heat_graph, space_of
-from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.manifolds import AbstractManifold, check_metric
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.neighbors import NeighborSearch, Sampling, estimate_dimension
@@ -43,11 +43,6 @@ from manifoldrf.metrics import relative_error
 # are too sparse (in 4 and 5 dimensions such graphs had two steps and were 30 to 170 % off).
 _MOST_DIMS, _MOST_DIMS_BY_DEFAULT = 5, 3
 _DEFAULT_STEPS = 20.0  # the paper's number of steps, for graphs that are not heat graphs
-
-
-def _check_metric(metric: Any) -> None:
-    if metric is not None and not isinstance(metric, AbstractManifold):
-        reject("metric", "None or a manifold", repr(metric), TypeError)
 
 
 @stored
@@ -91,7 +86,7 @@ class HeatGraph(FrozenParams):
         check_steps(self.n_steps)
         if self.dim is not None:
             check_integer(self.dim, "dim", 1)
-        _check_metric(self.metric)
+        check_metric(self.metric)
         check_noise(self.noise_std)
         fixed = self.metric is not None or self.volumes is not None
         if fixed and self.noise_std not in ("auto", 0):
@@ -140,7 +135,7 @@ class KnnGraph(FrozenParams):
             check_real(self.bandwidth, "bandwidth", POSITIVE)
         if self.density_correction is not None:
             check_real(self.density_correction, "density_correction", Interval(0.0, 1.0))
-        _check_metric(self.metric)
+        check_metric(self.metric)
 
 
 @stored

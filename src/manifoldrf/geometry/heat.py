@@ -39,7 +39,7 @@ from manifoldrf.geometry.graphs import (
     translated,
 )
 from manifoldrf.geometry.layout import CloudSpace
-from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.manifolds import AbstractManifold, check_metric
 from manifoldrf.geometry.mesh_space import MeshSpace
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import estimate_dimension, thin
@@ -70,8 +70,7 @@ def space_of(  # noqa: C901  (the one place that tells kinds of input apart)
     """The space of points, a mesh or a named manifold."""
     if isinstance(X, AbstractSpace):
         return X
-    if metric is not None and not isinstance(metric, AbstractManifold):
-        reject("metric", "None or a manifold", repr(metric), TypeError)
+    check_metric(metric)
     if isinstance(X, TriangleMesh | AbstractManifold):
         return _exact_space(X, dim, metric, noise_std, volumes, n_jobs)
     points = np.array(check_points(X, min_rows=2), order="C")  # a copy: the user may change the original later

@@ -67,9 +67,47 @@ class MeshSpace(AbstractSpace):
         order, _ = farthest_first(np.ascontiguousarray(np.hstack([sample.points, spacing * normals])), n)
         order = np.sort(order)
         points, faces = np.ascontiguousarray(sample.points[order]), sample.faces[order]
-        edge = boundary_of(self.mesh, spacing)
-        images = edge.images(points, step_reach(s2, 2))
-        return MeshNodes.of(self.mesh, fine, points, faces, images, step_reach(s2, 2), spacing, n_jobs)
+        reach = step_reach(s2, 2)
+        images, own = boundary_of(self.mesh, spacing).images(points, reach)
+        paths = paths_through(fine, points, faces)
+        detours = detours_between(points, paths, reach, spacing, n_jobs)
+        nearest = csgraph.dijkstra(paths, indices=np.arange(n), min_only=True, return_predecessors=True)[2][n:]
+        owners = np.asarray(nearest[: self.mesh.n_vertices], dtype=np.int64)
+        lost = np.flatnonzero(owners < 0)  # pieces too small to have a node
+        if len(lost):
+            owners[lost] = NeighborSearch(points).knn(self.mesh.vertices[lost], 1)[1][:, 0]
+        return MeshNodes(self.mesh, points, images, own, detours, owners, reach)
+
+
+def paths_through(fine: TriangleMesh, points: FloatArray, faces: IntArray) -> Any:
+    """Edges of a mesh, and of points to the corners of their faces, as a CSR array of lengths: points first."""
+    n, m = len(points), fine.n_vertices
+    edges = edge_lengths(fine).tocoo()
+    rows, corners = np.repeat(np.arange(n), 3), fine.faces[faces].ravel()
+    spokes = np.linalg.norm(np.repeat(points, 3, axis=0) - fine.vertices[corners], axis=1)
+    lengths = np.maximum(np.concatenate([edges.data, spokes, spokes]), np.finfo(np.float64).tiny)
+    start = np.concatenate([n + edges.row, rows, n + corners])
+    end = np.concatenate([n + edges.col, n + corners, rows])
+    return sparse.coo_array((lengths, (start, end)), shape=(n + m, n + m)).tocsr()
+
+
+def detours_between(points: FloatArray, paths: Any, radius: float, spacing: float, n_jobs: int) -> Any:
+    """CSR array: for each pair of close points 1 plus, in radii, how much longer than straight the path is."""
+    n, limit = len(points), _DETOUR * radius + 2 * spacing
+
+    def ball(block: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        counts, nodes, lengths = balls_along_edges(paths, block, limit)
+        is_node = nodes < n
+        return np.repeat(block, counts)[is_node], nodes[is_node], lengths[is_node]
+
+    found = quick_map(ball, np.array_split(np.arange(n), max(1, n // 500)), n_jobs)
+    start, end, path = (np.concatenate(part) for part in zip(*found, strict=True))
+    straight = np.linalg.norm(points[start] - points[end], axis=1)
+    longer = np.maximum((path - 2 * spacing) / _DETOUR - straight, 0.0)
+    detours = sparse.coo_array((1 + longer / radius, (start, end)), shape=(n, n)).tocsr()
+    detours = detours.minimum(detours.T.tocsr())  # sums of paths from both ends differ in the last bit
+    detours.sort_indices()
+    return sparse.csr_array(detours)
 
 
 def divided(mesh: TriangleMesh, longest: float) -> TriangleMesh:
@@ -160,56 +198,6 @@ class MeshNodes(AbstractNodes):
         check_csr("detours", self.detours, (n, n))
         check_positions("own", self.own, n)
         check_positions("owners", self.owners, n)
-
-    @classmethod
-    def of(
-        cls,
-        mesh: TriangleMesh,
-        fine: TriangleMesh,
-        points: FloatArray,
-        faces: IntArray,
-        images: tuple[FloatArray, IntArray],
-        radius: float,
-        spacing: float,
-        n_jobs: int,
-    ) -> "MeshNodes":
-        """Nodes at points of the faces of a finer mesh of the same surface."""
-        n, m = len(points), fine.n_vertices
-        # Nodes are joined to the corners of their faces, and corners along the edges.
-        edges = edge_lengths(fine).tocoo()
-        corners = fine.faces[faces]  # (n, 3)
-        rows = np.repeat(np.arange(n), 3)
-        spokes = np.linalg.norm(np.repeat(points, 3, axis=0) - fine.vertices[corners.ravel()], axis=1)
-        tiny = np.finfo(np.float64).tiny
-        parts = (
-            np.concatenate([np.maximum(edges.data, tiny), np.maximum(np.tile(spokes, 2), tiny)]),
-            (
-                np.concatenate([n + edges.row, rows, n + corners.ravel()]),
-                np.concatenate([n + edges.col, n + corners.ravel(), rows]),
-            ),
-        )
-        paths = sparse.coo_array(parts, shape=(n + m, n + m)).tocsr()
-        limit = _DETOUR * radius + 2 * spacing
-        blocks = np.array_split(np.arange(n), max(1, n // 500))
-
-        def ball(block: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-            counts, nodes, lengths = balls_along_edges(paths, block, limit)
-            start = np.repeat(block, counts)
-            is_node = nodes < n
-            return start[is_node], nodes[is_node], lengths[is_node]
-
-        found = quick_map(ball, blocks, n_jobs)
-        start, end, path = (np.concatenate(part) for part in zip(*found, strict=True))
-        straight = np.linalg.norm(points[start] - points[end], axis=1)
-        longer = np.maximum((path - 2 * spacing) / _DETOUR - straight, 0.0)
-        detours = sparse.coo_array((1 + longer / radius, (start, end)), shape=(n, n)).tocsr()
-        detours = detours.minimum(detours.T.tocsr())  # sums of paths from both ends differ in the last bit
-        detours.sort_indices()
-        nearest = csgraph.dijkstra(paths, indices=np.arange(n), min_only=True, return_predecessors=True)[2][n:]
-        owners = np.asarray(nearest[: mesh.n_vertices], dtype=np.int64)
-        lost = np.flatnonzero(owners < 0)  # pieces too small to have a node
-        owners[lost] = NeighborSearch(points).knn(mesh.vertices[lost], 1)[1][:, 0] if len(lost) else owners[lost]
-        return cls(mesh, points, *images, sparse.csr_array(detours), owners, radius)
 
     @cached_property
     def search(self) -> NeighborSearch:

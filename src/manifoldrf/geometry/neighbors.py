@@ -27,7 +27,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.csr import arrays, csr_parts, symmetric
-from manifoldrf.geometry.manifolds import AbstractManifold
+from manifoldrf.geometry.manifolds import AbstractManifold, check_metric
 from manifoldrf.geometry.meshes import TriangleMesh
 
 _ROWS = 2**15  # of a cloud, handled at once
@@ -197,10 +197,8 @@ def search_of(
         return points
     cloud = np.array(check_points(points, min_rows=min_rows), order="C")
     check_spread(cloud, "points")
-    if metric is not None:
-        if not isinstance(metric, AbstractManifold):
-            reject("metric", "None or a manifold", repr(metric), TypeError)
-        cloud = metric.check(cloud, "points")
+    check_metric(metric)
+    cloud = cloud if metric is None else metric.check(cloud, "points")
     return NeighborSearch(cloud, metric, check_jobs(n_jobs))
 
 
