@@ -28,7 +28,7 @@ def test_the_answer_is_short_and_all_files_are_there(tmp_path):
 
 
 def test_the_errors_are_those_of_the_library():
-    n = 200
+    n = 120
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = demo._compare("torus", Torus(), 8, n)

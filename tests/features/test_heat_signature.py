@@ -7,14 +7,14 @@ from scipy.stats import special_ortho_group
 
 from manifoldrf import Sphere, TriangleMesh, heat_signature
 
-TIMES = [0.1, 0.5]
+TIMES = [0.2, 0.5]
 RANDOM = Sphere().sample(1000, seed=0)
 
 
 @pytest.mark.parametrize(
     ("space", "error"),
     [
-        (sphere_mesh(1000), 0.016),
+        (sphere_mesh(600), 0.016),
         (Sphere().grid(1000), 0.036),
         pytest.param(hull_mesh(RANDOM), 0.035, marks=pytest.mark.slow),
     ],

@@ -141,7 +141,7 @@ def test_clumps_among_single_points(global_seed):
 
 
 @pytest.mark.parametrize(
-    ("radius", "n", "most"), [pytest.param(3.0, 500, 0.03, marks=pytest.mark.slow), (0.1, 300, 0.05)]
+    ("radius", "n", "most"), [pytest.param(3.0, 500, 0.03, marks=pytest.mark.slow), (0.3, 300, 0.05)]
 )
 def test_two_parts_of_different_size(radius, n, most, global_seed):
     """Neither is dropped."""

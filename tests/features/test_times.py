@@ -65,7 +65,7 @@ def test_smooth_kernels_pass_from_level_to_level(sphere):
 
 @pytest.fixture(scope="module")
 def wide():
-    return ManifoldRandomFeatures(times=(0.04, 2.6), normalize=False, random_state=0).fit(Sphere())
+    return ManifoldRandomFeatures(times=(0.08, 2.6), normalize=False, random_state=0).fit(Sphere())
 
 
 def exact_matern(kernel, points):

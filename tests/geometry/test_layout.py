@@ -12,6 +12,7 @@ from manifoldrf.geometry.curves import CurveSpace, trace_curves
 from manifoldrf.geometry.edges import Edge, find_edge
 from manifoldrf.geometry.heat import space_of
 from manifoldrf.geometry.layout import CloudSpace, EvenNodes
+from manifoldrf.geometry.patches import Patches, patch_tangents, quadratic_terms
 from manifoldrf.geometry.spaces import PointSpace, step_reach
 
 
@@ -126,6 +127,22 @@ def test_steps_do_not_jump_between_layers(name, global_seed):
     if name.startswith("two"):
         jumps = at[rows, 2] != at[columns, 2]
     assert share[jumps].sum() < 0.003 * share.sum()
+
+
+def test_tangents_of_a_patch_are_the_derivatives_of_its_points():
+    """The graph of a quadratic function over a plane; central differences are exact for it, up to rounding."""
+    heights, width, mean = np.array([0.1, 0.2, -0.3, 0.5, 0.7, -0.4]), 0.7, np.array([1.0, 2.0, 3.0])
+    bends = np.column_stack([0 * heights, 0 * heights, heights])
+    patch = Patches(mean[None], np.eye(3)[None, :, :2], bends[None], np.array([width]))
+
+    def place(a):
+        return mean + np.array([width * a[0], width * a[1], quadratic_terms(a[None])[0] @ heights])
+
+    a, h = np.array([0.3, -0.4]), 1e-3
+    slopes = np.column_stack([(place(a + step) - place(a - step)) / (2 * h) for step in h * np.eye(2)])
+    found = patch_tangents(patch, place(a)[None])[0]
+    np.testing.assert_allclose(found.T @ found, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(found @ (found.T @ slopes), slopes, atol=1e-9)
 
 
 # ------------------------------------------------------------------------------------------------------ curves

@@ -77,7 +77,7 @@ def test_values_are_nonnegative_and_within_bounds_everywhere(fitted, distance):
 
 
 def test_training_lowers_the_loss_and_other_nodes_are_predicted():
-    field, info = fit(epochs=60, batch=128)
+    field, info = fit(epochs=40, batch=128)
     assert info.train_loss[-1] < 0.3 * info.train_loss[0]
     assert info.validation_r2 > 0.9
     others = np.setdiff1d(np.arange(400), STARTS)

@@ -120,14 +120,6 @@ def two_threads_of_libraries():
         yield
 
 
-@pytest.fixture(scope="module")
-def alone():
-    """Results of the jobs, one after another."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", manifoldrf.ManifoldWarning)
-        return {name: job() for name, job in JOBS.items()}
-
-
 def global_state():
     """Global state of the process that a library could change."""
     numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  (the one that must not change)
@@ -166,11 +158,15 @@ def differences(before):
     return [name for name in before if str(before[name]) != str(after[name])]
 
 
-def test_nothing_global_is_changed_by_any_job(alone):
-    before = global_state()
-    for job in JOBS.values():
-        job()
-    assert differences(before) == []
+@pytest.fixture(scope="module")
+def alone():
+    """Results of the jobs, one after another, none of which changes anything global."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", manifoldrf.ManifoldWarning)
+        before = global_state()
+        found = {name: job() for name, job in JOBS.items()}
+        assert differences(before) == []
+        return found
 
 
 def at_once(names, n_threads):
