@@ -345,10 +345,9 @@ PICTURES = {
 if __name__ == "__main__":
     os.environ.setdefault("MPLBACKEND", "Agg")
     for name in sys.argv[1:] or PICTURES:
-        drawn = PICTURES[name]()
-        if not isinstance(drawn, Image.Image):
-            drawn.savefig(file := io.BytesIO(), dpi=110)
+        drawn, path = PICTURES[name](), DOCS / "images" / f"{name}.png"
+        if isinstance(drawn, Image.Image):
+            drawn.save(path, optimize=True)
+        else:
+            drawn.savefig(path, dpi=110)
             plt.close("all")
-            # 256 colours are enough, and a third of the bytes; k-means keeps the colour bars smooth.
-            drawn = Image.open(file).convert("RGB").quantize(256, kmeans=3)
-        drawn.save(DOCS / "images" / f"{name}.png", optimize=True)
