@@ -20,7 +20,7 @@ TOLERANCE = 1e-3  # of exact rows
 SHIFT = 1e-8  # that of GeometricKernels
 # Vertices, width of the kernel over the largest extent of the mesh, numbers of eigenpairs; t is half the square of
 # the width.
-CASES = ((5000, 0.05, (200, 1000)), (5000, 0.1, (200,)), (20_000, 0.05, (200,)))
+CASES = ((5000, 0.05, (200, 1000)), (5000, 0.1, (200,)))
 QUICK_CASES = ((1200, 0.1, (100,)),)
 
 
@@ -96,6 +96,6 @@ def run(quick):
         problem = Problem(n_vertices, width)
         yield features(problem)
         yield exact_rows(problem)
+        yield eigenpairs(problem, numbers[0])
         for n_pairs in numbers:
-            yield eigenpairs(problem, n_pairs)
             yield geometric_kernels(problem, n_pairs)

@@ -13,8 +13,7 @@ from geometric_kernels.kernels import MaternGeometricKernel
 from geometric_kernels.spaces import Hypersphere, Mesh
 
 from benchmarks.peers.measure import OURS, Row, timed
-from manifoldrf import ManifoldGaussianProcess, ManifoldRandomFeatures, MaternKernel, Sphere
-from manifoldrf.gpytorch import ManifoldKernel
+from manifoldrf import ManifoldGaussianProcess, Sphere
 from reproduction.mesh_data import builtin_mesh
 
 N_TRAIN, N_NEW, N_STEPS, RATE, NOISE, N_WAVES, NU = 300, 1000, 100, 0.1, 0.1, 12, 2.5
@@ -88,18 +87,6 @@ def by_features(problem):
     return problem.row(OURS, train, lambda model: model.predict(problem.points[N_TRAIN:]))
 
 
-def by_manifold_kernel(problem):
-    """GPyTorch with features of a range of times, and a Matérn kernel of them."""
-    times = (np.array([0.06, 0.48]) * problem.extent) ** 2 / 2
-
-    def make_kernel():
-        features = ManifoldRandomFeatures(times=tuple(times), random_state=0, n_jobs=1).fit(problem.space)
-        start = MaternKernel(NU, (4 * times[0] * times[1]) ** 0.25, clock="manifold")
-        return ManifoldKernel(features, start)
-
-    return in_gpytorch(problem, "GPyTorch, `ManifoldKernel`", make_kernel, problem.points)
-
-
 def by_geometric_kernels(problem, n_pairs=None):
     """GPyTorch with a kernel of GeometricKernels, of its default number of terms or of eigenpairs."""
 
@@ -117,11 +104,9 @@ def run(quick):
     """Rows of all methods on the sphere and on a mesh."""
     problem = Problem("process on a sphere", Sphere(), Sphere().sample(N_TRAIN + N_NEW, seed=0))
     yield by_features(problem)
-    yield by_manifold_kernel(problem)
     yield by_geometric_kernels(problem)
     mesh = builtin_mesh("bunny", 1500 if quick else 5000).mesh
     chosen = np.random.default_rng(0).permutation(mesh.n_vertices)[: N_TRAIN + N_NEW]
     problem = Problem(f"process on a mesh of {mesh.n_vertices:,} vertices", mesh, mesh.vertices[chosen], chosen)
     yield by_features(problem)
-    yield by_manifold_kernel(problem)
     yield by_geometric_kernels(problem, 100 if quick else 200)
