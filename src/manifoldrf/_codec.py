@@ -163,10 +163,9 @@ class _Encoder:
             parts = (value.data[:used], value.indices[:used], value.indptr)
             result = {"csr": [*(self._name(part, path) for part in parts), *map(int, value.shape)]}
         elif _CLASSES.get(kind.__name__) is kind:
-            encoded = {
-                name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in _fields(value).items()
-            }
-            result = {"class": kind.__name__, "fields": encoded}
+            items = _fields(value).items()
+            fields = {name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in items}
+            result = {"class": kind.__name__, "fields": fields}
         else:
             what = "a function, and files hold no code," if callable(value) else "an object"
             raise TypeError(f"{path} cannot be stored: {what} of type {kind.__module__}.{kind.__qualname__}.")

@@ -141,7 +141,6 @@ def one_blas_thread() -> Iterator[None]:
 @functools.cache
 def _blas_limit(process: int) -> SharedLimit:
     """The limit of one process; in a forked process it is not in use yet."""
-    del process
 
     def change() -> Callable[[], Any]:
         shared = _blas_libraries(len(sys.modules))[0]
@@ -156,7 +155,6 @@ def _blas_libraries(n_modules: int) -> tuple[list[Any], list[Any]]:
 
     Imported modules can load more libraries, so the search is repeated after new imports.
     """
-    del n_modules
     found = ThreadpoolController().select(user_api="blas").lib_controllers  # Accelerate of macOS is none of them
     found = [library for library in found if library.num_threads is not None]
     own = [library for library in found if library.internal_api == "mkl" or library.threading_layer == "openmp"]

@@ -198,9 +198,7 @@ def as_floats(values: ArrayLike, name: str) -> FloatArray:
     if array.dtype.kind in "biuf":
         return np.asarray(array, dtype=np.float64, order="C")
     if array.dtype.kind == "O" and array.ndim:
-        _refuse_entries(
-            values, array, name, lambda entry: not hasattr(entry, "__float__") or isinstance(entry, _NOT_REAL)
-        )
+        _refuse_entries(values, array, name, lambda x: not hasattr(x, "__float__") or isinstance(x, _NOT_REAL))
         try:
             return np.asarray(array, dtype=np.float64, order="C")
         except (TypeError, ValueError):

@@ -247,7 +247,6 @@ class Barycentric:
 
     def rows(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """b(z), CSR array of shape (q, n_vertices)."""
-        del n_jobs
         return barycentric_weights(self.mesh, self.mesh.closest_points(queries))
 
 
@@ -539,9 +538,7 @@ class FeatureMap:
             if not as_sparse:
                 return step_times_table(self.rule, blocks, placed, n_jobs)
             parts = [placed[k : k + 1024] for k in range(0, len(placed), 1024)]  # dense rows for a moment
-            found = quick_map(
-                lambda part: sparse.csr_array(step_times_table(self.rule, blocks, part, 1)), parts, n_jobs
-            )
+            found = quick_map(lambda z: sparse.csr_array(step_times_table(self.rule, blocks, z, 1)), parts, n_jobs)
             return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
         as_sparse = as_sparse or is_sparse
         found = times_table(rows_of(self.rule, placed, n_jobs), self.table, n_jobs, as_sparse=as_sparse)

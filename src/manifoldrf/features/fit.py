@@ -229,8 +229,7 @@ def choose_anchors(kernel: GraphKernel, options: FitOptions, at_least: int = 1) 
         m = int(wanted)
         _warn_of_number(kernel, m, options)
     if options.anchors == "iid":
-        drawn = options.streams.generator("features.anchors").integers(0, n, size=m, dtype=np.int64)
-        return drawn
+        return options.streams.generator("features.anchors").integers(0, n, size=m, dtype=np.int64)
     if m >= n or (wanted == "auto" and m > n / 2):  # nearly as many
         return np.arange(n)
     alone = kernel.measure == 0  # nearly isolated nodes are the farthest of all, and useless
@@ -293,10 +292,8 @@ def _references(kernel: GraphKernel, anchors: IntArray, options: FitOptions) -> 
     nodes, everything = np.concatenate([fitting, held_out]), np.arange(kernel.graph.n_nodes)
     rows = signature_table(kernel, kernel.series, nodes, everything, Teaching(n_jobs=options.n_jobs))
     exact = rows[:, nodes].toarray() if kernel.asymmetric else gram(rows, kernel.measure, options.n_jobs)
-    first, second = slice(len(fitting)), slice(len(fitting), None)
-    return Reference(fitting, rows[first], exact[first, first]), Reference(
-        held_out, rows[second], exact[second, second]
-    )
+    first, last = slice(len(fitting)), slice(len(fitting), None)
+    return Reference(fitting, rows[first], exact[first, first]), Reference(held_out, rows[last], exact[last, last])
 
 
 def gram(rows: Any, weights: FloatArray, n_jobs: int = 1) -> FloatArray:
@@ -371,8 +368,7 @@ def voronoi_weights(graph: Graph, measure: FloatArray, anchors: IntArray) -> Flo
     owners = nearest_sources(graph, different)
     inside = owners >= 0
     cells = np.bincount(owners[inside], weights=measure[inside], minlength=len(different))
-    weights: FloatArray = (cells / repeats)[which]
-    return weights
+    return np.asarray((cells / repeats)[which])
 
 
 def nnls_weights(rows: FloatArray, kernel: FloatArray, base: FloatArray, *, ridge: float = 3e-4) -> FloatArray:
@@ -436,8 +432,7 @@ def nonnegative_minimum(matrix: FloatArray, right: FloatArray) -> FloatArray:
         fewest, patience = (count, 5) if count < fewest else (fewest, patience - 1)
         free ^= wrong
     root = linalg.cholesky(unit)  # A = root^T root, so this is the minimum of |root w - root^-T b|
-    minimum: FloatArray = optimize.nnls(root, linalg.solve_triangular(root, target, trans="T"))[0] / scale
-    return minimum
+    return np.asarray(optimize.nnls(root, linalg.solve_triangular(root, target, trans="T"))[0] / scale)
 
 
 def _fit_field(

@@ -106,7 +106,6 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         X : Graph, matrix or graph of another library; nodes if the parameter ``graph`` is given
         y : ignored
         """
-        del y
         given = X if self.graph is None else self.graph
         graph = given if isinstance(given, Graph) else Graph.from_affinity(given)
         teacher = check_teacher(self.teacher)
@@ -153,7 +152,6 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the columns: ``node0``, ``node1``, ..."""
-        del input_features
         check_is_fitted(self, "streams_")
         return np.array([f"node{k}" for k in range(self.n_features_out_)], dtype=object)
 

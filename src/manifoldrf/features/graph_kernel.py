@@ -29,10 +29,10 @@ from manifoldrf.geometry.cleaning import check_noise
 from manifoldrf.geometry.csr import check_amounts
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, check_steps, heat_graph, space_of
-from manifoldrf.geometry.manifolds import AbstractManifold, check_metric
+from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
-from manifoldrf.geometry.neighbors import NeighborSearch, Sampling, estimate_dimension
+from manifoldrf.geometry.neighbors import NeighborSearch, Sampling, check_metric, estimate_dimension
 from manifoldrf.geometry.spaces import AbstractSpace, PointSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
 from manifoldrf.kernels.named_kernels import HeatKernel
@@ -95,8 +95,7 @@ class HeatGraph(FrozenParams):
     @property
     def only_dim(self) -> bool:
         """Whether nothing but the dimension is given."""
-        others = [part for part in dataclasses.fields(self) if part.name != "dim"]
-        return all(getattr(self, part.name) is part.default for part in others)
+        return all(getattr(self, one.name) is one.default for one in dataclasses.fields(self) if one.name != "dim")
 
 
 @stored
@@ -286,9 +285,8 @@ class GraphKernel:
         extension = self.graph.extension
         if extension is None or extension.noise_std == 0:
             return 0.0
-        return float(
-            extension.noise_std * np.sqrt(chi2.isf(1e-3, max(1, self.graph.positions.shape[1] - self.dim)))
-        )
+        n_normals = max(1, self.graph.positions.shape[1] - self.dim)
+        return float(extension.noise_std * np.sqrt(chi2.isf(1e-3, n_normals)))
 
     def window(self, queries: FloatArray, placed: FloatArray | None = None, n_jobs: int = 1) -> FloatArray:
         """Factor of the features, shape (q,): 1 near the space, falling smoothly to 0 at twice that distance.
@@ -460,11 +458,9 @@ def _neighbor_graph(
     return BuiltGraph(graph, kernel, dim, tuple(notes))
 
 
-def _knn_graph(
-    X: Any, options: KnnGraph, n_jobs: int, *, in_steps: bool, dim: int | None
-) -> tuple[Graph, int, str]:
+def _knn_graph(X: Any, given: KnnGraph, n_jobs: int, *, in_steps: bool, dim: int | None) -> tuple[Graph, int, str]:
     """Nearest neighbours, with local widths in many dimensions, where the density varies most."""
-    metric = options.metric
+    metric = given.metric
     if isinstance(X, AbstractManifold):
         points, dim = np.array(X.grid(4000), order="C"), X.dim
         metric = metric or (X if X._steps_along_distance else None)
@@ -473,11 +469,11 @@ def _knn_graph(
     search = NeighborSearch(points if metric is None else metric.check(points, "X"), metric, n_jobs)
     if dim is None:
         dim = metric.dim if metric is not None else estimate_dimension(search) if len(points) > 2 else 1
-    correction = options.density_correction
+    correction = given.density_correction
     if correction is None:
         correction = 0.0 if in_steps else 1.0
-    bandwidth = options.bandwidth or ("local" if dim > _MOST_DIMS_BY_DEFAULT else "median")
-    k = min(options.n_neighbors, len(points) - 1)
+    bandwidth = given.bandwidth or ("local" if dim > _MOST_DIMS_BY_DEFAULT else "median")
+    k = min(given.n_neighbors, len(points) - 1)
     graph = knn_graph(search, n_neighbors=k, bandwidth=bandwidth, density_correction=correction)
     text = f"{k} nearest neighbours, bandwidth {bandwidth}, {graph.n_nodes} nodes, density exponent {correction:g}"
     return graph, dim, text

@@ -56,9 +56,7 @@ from manifoldrf.paper import Network, TrainingInfo
 from manifoldrf.signatures import Walks
 
 # Types of parameters that are kept in a file; functions and generators are not needed after the fit.
-_PLAIN = (
-    *(FrozenParams, Graph, np.ndarray, np.generic, str, int, float, list, tuple, dict, os.PathLike, type(None)),
-)
+_PLAIN = (FrozenParams, Graph, np.ndarray, np.generic, str, int, float, list, tuple, dict, os.PathLike, type(None))
 
 
 @stored
@@ -227,7 +225,6 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             features.
         y : ignored
         """
-        del y
         space = check_space(self, X)
         if hasattr(self, "times_"):  # of an earlier fit
             del self.times_
@@ -604,7 +601,6 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the features: ``manifoldrandomfeatures0``, ..."""
-        del input_features
         stem = type(self).__name__.lower()
         return np.array([f"{stem}{k}" for k in range(self.n_features_out_)], dtype=object)
 
@@ -751,9 +747,8 @@ def shortened(kernel: Any) -> str:
 def plain_params(estimator: Any, *, without: tuple[str, ...]) -> dict[str, Any]:
     """The parameters of an estimator that a file can hold, except those named."""
     params = estimator.get_params(deep=False)
-    return {
-        name: _plain(value) for name, value in params.items() if name not in without and isinstance(value, _PLAIN)
-    }
+    kept = (name for name, value in params.items() if name not in without and isinstance(value, _PLAIN))
+    return {name: _plain(params[name]) for name in kept}
 
 
 def _plain(value: Any) -> Any:

@@ -285,7 +285,6 @@ class MeshExtension(AbstractExtension):
 
     def affinities(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
-        del n_jobs
         return (barycentric_weights(self.mesh, self.mesh.closest_points(queries)) @ self.affinity).tocsr()
 
 
@@ -308,7 +307,6 @@ class GridExtension(AbstractExtension):
 
     def affinities(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """CSR array of shape (len(queries), n_nodes)."""
-        del n_jobs
         position = np.mod(queries / self.torus.side, 1.0) * self.side  # (q, dim) in cells
         # (1 / 49) * 49 is not 1: a point within rounding of a node is that node.
         whole = np.rint(position)

@@ -188,31 +188,22 @@ class CurveSpace(AbstractSpace):
     """Curves through a cloud."""
 
     points: FloatArray
+    volume: float
     cloud: CleanCloud
     curve: Curve
     dim: int = 1
 
-    @property
-    def volume(self) -> float:  # type: ignore[override]
-        """Length of all curves."""
-        return float(self.curve.lengths.sum())
-
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes by arc length."""
-        del n_jobs
         self._check_count(s2, spacing)
-        arcs, pieces, volumes = [], [], []
-        for piece, length in enumerate(self.curve.lengths):
-            n = max(8, int(np.ceil(length / spacing)))
-            arcs.append((np.arange(n) + 0.5) * length / n)
-            pieces.append(np.full(n, piece))
-            volumes.append(np.full(n, length / n))
-        places = np.concatenate(arcs), np.concatenate(pieces)
-        surface = self.cloud.surface if self.cloud.noise_std else None
-        at = self.curve.at(*places) @ self.cloud.axes.T + self.cloud.origin
-        return CurveNodes(
-            at, *places, np.concatenate(volumes), self.curve, self.cloud.origin, self.cloud.axes, surface
-        )
+        cloud, lengths = self.cloud, self.curve.lengths
+        counts = np.maximum(8, np.ceil(lengths / spacing)).astype(np.int64)
+        pieces = np.repeat(np.arange(len(counts)), counts)
+        before, whole, n = (np.cumsum(counts) - counts)[pieces], lengths[pieces], counts[pieces]
+        places = (np.arange(len(pieces)) - before + 0.5) * whole / n, pieces
+        surface = cloud.surface if cloud.noise_std else None
+        at = self.curve.at(*places) @ cloud.axes.T + cloud.origin
+        return CurveNodes(at, *places, whole / n, self.curve, cloud.origin, cloud.axes, surface)
 
 
 @stored
@@ -251,11 +242,9 @@ class CurveNodes(AbstractNodes):
 
     def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps between nodes along the curves."""
-        del s2, n_jobs
         return line_steps(self.arcs, self.pieces, self.arcs, self.pieces, self.curve, radius)
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from the nearest points of the curves."""
-        del s2
         inside = z if self.axes.shape[0] == self.axes.shape[1] else (z - self.origin) @ self.axes
         return line_steps(*self.curve.locate(inside, n_jobs), self.arcs, self.pieces, self.curve, radius)

@@ -101,7 +101,6 @@ class AbstractExtension(abc.ABC):
 
     def place(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Where points are on the space: noisy ones are moved."""
-        del n_jobs
         return queries
 
 
@@ -586,8 +585,7 @@ def _in_space(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntAr
     visits = _visits(len(cloud), 1024)
     places = np.arange(len(cloud))
     found = farthest_points(cloud[order], places, leaf, count, first, n_exact=n_exact, visits=visits)[0]
-    selected: IntArray = joined[order[found]]
-    return selected
+    return np.asarray(joined[order[found]])
 
 
 def _along_edges(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntArray:
@@ -617,5 +615,4 @@ def _seeds(graph: Graph, joined: IntArray) -> IntArray:
     gaps: FloatArray = np.linalg.norm(points - centroids[pieces], axis=1)
     order = np.lexsort((joined, -gaps, pieces))  # within a component the farthest first
     heads = joined[order[np.searchsorted(pieces[order], np.arange(len(sizes)))]]
-    seeds: IntArray = heads[np.argsort(-sizes, kind="stable")]  # components are numbered by their smallest node
-    return seeds
+    return np.asarray(heads[np.argsort(-sizes, kind="stable")])  # components are numbered by their smallest node

@@ -39,10 +39,10 @@ from manifoldrf.geometry.graphs import (
     translated,
 )
 from manifoldrf.geometry.layout import CloudSpace
-from manifoldrf.geometry.manifolds import AbstractManifold, check_metric
+from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.mesh_space import MeshSpace
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import estimate_dimension, thin
+from manifoldrf.geometry.neighbors import check_metric, estimate_dimension, thin
 from manifoldrf.geometry.spaces import (
     MOST_NODES,
     AbstractNodes,
@@ -111,12 +111,13 @@ def _exact_space(
     if volumes is not None:
         reject("volumes", "None for meshes and manifolds", "an array")
     if isinstance(X, AbstractManifold):
-        return ManifoldSpace(X, metric or (X if X._steps_along_distance else None), n_jobs)
+        along = metric or (X if X._steps_along_distance else None)
+        return ManifoldSpace(X, X.dim, X.volume, along, n_jobs)
     if metric is not None:
         reject("metric", "None on a mesh, where steps follow the surface", repr(metric))
     if dim not in (None, 2):
         reject("dim", "2 or None on a mesh", dim)
-    return MeshSpace(X)
+    return MeshSpace(X, X.vertices, float(X.area))
 
 
 def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
@@ -124,7 +125,7 @@ def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
     if cloud.structured and cloud.dim == 1:
         curve = trace_curves(cloud, n_jobs)
         if curve is not None:
-            return CurveSpace(cloud.points, cloud, curve)
+            return CurveSpace(cloud.points, float(curve.lengths.sum()), cloud, curve)
     if cloud.structured and 1 < cloud.dim <= 3 and len(cloud.points) >= 60:
         return CloudSpace(cloud.points, cloud.dim, cloud, n_jobs)
     places = cloud.points @ cloud.axes.T + cloud.origin

@@ -332,9 +332,8 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
     if weights[apart].sum() <= 1e-4 * weights.sum():
         return None
     pairs, apart = far_along(np.arange(n))
-    joined = sparse.coo_array(
-        (np.ones((~apart).sum()), (pairs.rows[~apart], pairs.columns[~apart])), shape=(n, n)
-    ).tocsr()
+    rows, columns = pairs.rows[~apart], pairs.columns[~apart]
+    joined = sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(n, n)).tocsr()
     joined = joined.multiply(joined.T).tocsr()  # both directions: sums of paths differ in the last bit
     joined.sort_indices()
     return Layers(NeighborSearch(points), sparse.csr_array(joined))

@@ -274,12 +274,6 @@ class AbstractManifold(abc.ABC):
         self._unknown("heat kernel", "use a heat_graph of its points")
 
 
-def check_metric(metric: Any) -> None:
-    """Raise unless it is a manifold or None."""
-    if metric is not None and not isinstance(metric, AbstractManifold):
-        reject("metric", "None or a manifold", repr(metric), TypeError)
-
-
 def store(manifold: AbstractManifold, **values: object) -> None:
     """Keep checked parameters, as plain numbers, in a frozen dataclass."""
     for name, value in values.items():

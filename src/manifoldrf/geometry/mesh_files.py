@@ -29,15 +29,9 @@ from manifoldrf._validation import FloatArray, IntArray, check_points, reject
 
 MESH_FORMATS = ("ply", "obj", "stl", "off", "glb")
 # Format -> the module of the extra `mesh` that reads it.
-_MODULES = {
-    "vtk": "meshio.vtk",
-    "vtu": "meshio.vtu",
-    "msh": "meshio.gmsh",
-    "mesh": "meshio.medit",
-    "gii": "nibabel",
-}
+_EXTRA = {"vtk": "meshio.vtk", "vtu": "meshio.vtu", "msh": "meshio.gmsh", "mesh": "meshio.medit", "gii": "nibabel"}
 FIELD_FORMATS = ("vtk", "vtu", "gii")  # hold numbers at the vertices
-READABLE_FORMATS = (*MESH_FORMATS, *_MODULES)
+READABLE_FORMATS = (*MESH_FORMATS, *_EXTRA)
 Polygons = tuple[FloatArray, IntArray, IntArray]  # positions, numbers of corners, and the corners of all faces
 
 _PLY_TYPES = {
@@ -50,7 +44,7 @@ _PLY_TYPES = {
 def read_mesh(path: Path) -> tuple[FloatArray, IntArray]:
     """Read vertices and faces of a mesh file; polygons are cut into triangles."""
     kind = mesh_format(path, READABLE_FORMATS)
-    module = require(_MODULES[kind], "mesh") if kind in _MODULES else None
+    module = require(_EXTRA[kind], "mesh") if kind in _EXTRA else None
     if existing_file(path).stat().st_size > 2**32:  # memory is up to thirty times the size of the file
         reject_mesh(path, "it has more than 4 GB")
     data = path.read_bytes()
@@ -60,7 +54,7 @@ def read_mesh(path: Path) -> tuple[FloatArray, IntArray]:
                 vertices, faces = triangles(*_READERS[kind](data))
             elif kind == "gii":
                 vertices, faces = _read_gii(data, module)
-            elif kind in _MODULES:
+            elif kind in _EXTRA:
                 vertices, faces = triangles(*_by_meshio(path, data, module))
             else:
                 vertices, faces = _by_trimesh(data, kind)
@@ -181,10 +175,8 @@ def mesh_format(path: Path, formats: Sequence[str] = MESH_FORMATS) -> str:
     """Return the mesh format of a path: its suffix in lower case."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in formats:
-        remedy = {"vtp": "; TriangleMesh.of(pyvista.read(path)) takes it", "gltf": "; save it as glb"}.get(
-            suffix, ""
-        )
-        reject("path", f"a file name ending in .{', .'.join(formats)}{remedy}", path.name)
+        remedies = {"vtp": "; TriangleMesh.of(pyvista.read(path)) takes it", "gltf": "; save it as glb"}
+        reject("path", f"a file name ending in .{', .'.join(formats)}{remedies.get(suffix, '')}", path.name)
     return suffix
 
 

@@ -29,23 +29,15 @@ class MeshSpace(AbstractSpace):
     """A triangle mesh."""
 
     mesh: TriangleMesh
+    points: FloatArray
+    volume: float
     dim: int = 2
     cloud = None
 
     def __post_init__(self) -> None:
-        check_spread(self.mesh.vertices, "X")
-        if not self.mesh.area > 0:
+        check_spread(self.points, "X")
+        if not self.volume > 0:
             reject("X", "a mesh with area", "degenerate faces only")
-
-    @property
-    def points(self) -> FloatArray:  # type: ignore[override]
-        """The vertices."""
-        return self.mesh.vertices
-
-    @property
-    def volume(self) -> float:  # type: ignore[override]
-        """Area."""
-        return float(self.mesh.area)
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
         """As many steps as 4000 nodes allow, and at least 12; even."""
@@ -211,12 +203,10 @@ class MeshNodes(AbstractNodes):
 
     def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps between nodes along the surface; images take up what would leave it."""
-        del s2
         return self._steps(self.points, self.detours, radius, n_jobs)
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from the nearest points of the surface, through the corners of the face of a point."""
-        del s2
         if not len(z):
             return Steps(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         nearest = self.surface_mesh.closest_points(z)

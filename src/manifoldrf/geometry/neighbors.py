@@ -27,7 +27,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.csr import arrays, csr_parts, symmetric
-from manifoldrf.geometry.manifolds import AbstractManifold, check_metric
+from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 
 _ROWS = 2**15  # of a cloud, handled at once
@@ -200,6 +200,12 @@ def search_of(
     check_metric(metric)
     cloud = cloud if metric is None else metric.check(cloud, "points")
     return NeighborSearch(cloud, metric, check_jobs(n_jobs))
+
+
+def check_metric(metric: Any) -> None:
+    """Raise unless it is a manifold or None."""
+    if metric is not None and not isinstance(metric, AbstractManifold):
+        reject("metric", "None or a manifold", repr(metric), TypeError)
 
 
 def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None:

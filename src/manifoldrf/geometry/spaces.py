@@ -111,7 +111,6 @@ class AbstractNodes(abc.ABC):
 
     def fused(self, factors: FloatArray) -> "FusedSteps | None":
         """Arrays of steps along straight lines; None where steps need more."""
-        del factors
         return None
 
 
@@ -223,7 +222,6 @@ class PointSpace(AbstractSpace):
 
         Evenly spread points need few, random points need many. Known volumes allow the narrowest steps.
         """
-        del n_nodes
         even = 4.5 if self.volumes is not None else 8.0
         share = np.clip((self._sampling.evenness - 0.9) / 0.7, 0.0, 1.0)
         wanted = 20.0 * (even / 20.0) ** share
@@ -232,7 +230,6 @@ class PointSpace(AbstractSpace):
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """The points."""
-        del s2, spacing, n_jobs
         return PointNodes(self._search, self.dim, self.volumes)
 
 
@@ -241,20 +238,12 @@ class ManifoldSpace(AbstractSpace):
     """A named manifold."""
 
     manifold: AbstractManifold
+    dim: int
+    volume: float
     metric: AbstractManifold | None = None
     n_jobs: int = 1
     n_known = 4000  # as many as may be laid out
     cloud = None
-
-    @property
-    def dim(self) -> int:  # type: ignore[override]
-        """Dimension."""
-        return self.manifold.dim
-
-    @property
-    def volume(self) -> float:  # type: ignore[override]
-        """Volume."""
-        return self.manifold.volume
 
     @property
     def extent2(self) -> float:
@@ -280,7 +269,6 @@ class ManifoldSpace(AbstractSpace):
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """The grid of the manifold, with its volumes."""
-        del s2
         n = round(self.volume / spacing**self.dim)
         search = NeighborSearch(np.array(self.manifold.grid(n), order="C"), self.metric, n_jobs)
         return PointNodes(search, self.dim, self.manifold.grid_weights(n))
@@ -354,6 +342,5 @@ class PointNodes(AbstractNodes):
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from points to nodes."""
-        del s2
         rows, nodes, distances = self.search.within(z, radius, n_jobs)
         return Steps(rows, nodes, distances**2)

@@ -192,7 +192,6 @@ class AbstractKernel(FrozenParams, ABC):
 
     def resolve(self, graph: Graph, dim: int | None = None) -> "AbstractKernel":
         """Return the kernel in steps of this graph: the same kernel, unless it uses the manifold clock."""
-        del graph, dim
         return self
 
     @property
