@@ -67,7 +67,6 @@ MECHANISMS = {
     "noise: fewer axes": (cleaning._surface_through, "if sigma > 0 and", "if False and"),
     "outliers: left out": (cleaning._are_off, "return off,", "return off & False,"),
     "outliers: surface again without them": (cleaning._without_outliers, "if off.any():", "if False:"),
-    "outliers: compared with neighbours": (cleaning._are_off, "off = alone &", "off ="),
     "outliers: not by chance": (cleaning._are_off, "np.maximum(by_chance, 0.02 * spacing2)", "0.02 * spacing2"),
     "outliers: not within the spacing": (cleaning._are_off, "np.maximum(by_chance, 0.02 * spacing2)", "by_chance"),
     "outliers: a few points together": (cleaning._are_off, "< min(12, 0.05 * n)", "< 0"),
@@ -107,9 +106,8 @@ MECHANISMS = {
     "steps: layers of points by votes": (layout.Layers.cut_from, "min(6, n - 1)", "1"),
     "steps: more where the space is bent": (spaces.AbstractSpace.steps, "_MOST_STEPS)", "12)"),
     "steps: rounds of volumes": (heat.heat_graph, "range(_ROUNDS", "range(1"),
-    "curves: traced": (curves.trace_curves, "points, surface = ", "return None\n    points, surface = "),
+    "curves: traced": (curves.trace_curves, "surface = cloud", "return None\n    surface = cloud"),
     "curves: moved onto the surface": (curves.trace_curves, "else surface.project(z, n_jobs)", "else z"),
-    "curves: thinned": (curves.trace_curves, "apart > width", "apart > 0"),
     "curves: ends half a gap further out": (curves._resampled, "0.5 *", "0 *"),
 }
 

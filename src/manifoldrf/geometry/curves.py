@@ -16,7 +16,6 @@ from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_arrays, check_positions, components_of
-from manifoldrf.geometry.neighbors import farthest_first
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps
 
 
@@ -80,18 +79,14 @@ class Curve:
 def trace_curves(cloud: CleanCloud, n_jobs: int) -> Curve | None:
     """The curves through a cloud of dimension 1, in order; None if they branch or cross.
 
-    The minimum spanning tree of thinned points is a path, to which a closed curve adds the link between its ends.
+    The minimum spanning tree of the points is a path, to which a closed curve adds the link between its ends.
     """
-    points, surface = cloud.points, cloud.surface
+    surface = cloud.surface
 
     def project(z: FloatArray) -> FloatArray:
         return z if surface is None else surface.project(z, n_jobs)
 
-    order, apart = farthest_first(np.ascontiguousarray(points))
-    # Patches smooth noise along their width; closer points would zigzag.
-    width = 0.0 if surface is None else 0.5 * float(np.median(surface.widths))
-    kept = np.sort(order[apart > width])
-    ends = points[kept] if surface is None else project(points[kept])
+    ends = project(cloud.points)
     n = len(ends)
     d, near = cKDTree(ends).query(ends, min(24, n), workers=n_jobs)
     rows = np.repeat(np.arange(n), d.shape[1] - 1)
