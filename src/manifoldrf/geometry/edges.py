@@ -70,8 +70,7 @@ class Edge:
         d, i = d.reshape(len(z), k), i.reshape(len(z), k)
         near = np.flatnonzero(np.isfinite(d[:, 0]))
         d, i = d[near], i[near]
-        known = np.isfinite(d)
-        i = np.where(known, i, 0)
+        i = np.where(np.isfinite(d), i, 0)
         N, offsets = self.normals[i], self.places[i] - z[near][:, None]  # (r, k, D)
         heights = np.einsum("rkd,rkd->rk", offsets, N)
         if z.shape[1] > self.dim:  # an edge of another layer is not beside a point, but above it
@@ -79,28 +78,14 @@ class Edge:
             if self.surface is not None:  # nor is the point beside the edge
                 tangents = self.surface.tangents(z[near])
                 flat = np.minimum(flat, (np.einsum("rkd,rda->rka", offsets, tangents) ** 2).sum(axis=2))
-            known &= flat > 0.5 * d**2
-            d = np.where(known, d, np.inf)
-        lateral = np.where(known, np.maximum(d**2 - heights**2, 0.0), np.inf)
-        free, rows = known.copy(), np.arange(len(near))
-        for face in range(most):
-            first = np.where(free, d, np.inf)
-            lead = first.argmin(axis=1)
-            exists = np.isfinite(first[rows, lead])
-            cosines = np.einsum("rkd,rd->rk", N, N[rows, lead])
-            # The mean of the tangent planes of the nearest places of this face, fading out at the fourth.
-            squares = np.where(known & (cosines > _SAME_FACE), lateral, np.inf)
-            fourth = np.sort(squares, axis=1)[:, min(3, k - 1)]
-            least = squares.min(axis=1)
-            fourth = np.where(np.isfinite(fourth), fourth, 2 * np.where(np.isfinite(least), least, 1.0)) + 1e-300
-            shares = np.maximum(1 - squares / (1.0001 * fourth[:, None]), 0.0)
-            shares[rows, lead] += 1e-9
-            shares /= shares.sum(axis=1, keepdims=True)
-            mean = np.einsum("rk,rkd->rd", shares, N)
-            here = near[exists]
-            depths[here, face] = (shares * heights).sum(axis=1)[exists]
-            normals[here, face] = (mean / _lengths(mean))[exists]
-            free &= cosines < _OTHER_FACE[self.dim]
+            d = np.where(flat > 0.5 * d**2, d, np.inf)
+        rows = np.arange(len(near))
+        for face in range(most):  # the tangent plane of the nearest place, then of others that face elsewhere
+            lead = d.argmin(axis=1)
+            here = np.isfinite(d[rows, lead])
+            depths[near[here], face] = heights[rows, lead][here]
+            normals[near[here], face] = N[rows, lead][here]
+            d = np.where(np.einsum("rkd,rd->rk", N, N[rows, lead]) < _OTHER_FACE[self.dim], d, np.inf)
         return depths, normals
 
     def images(self, nodes: FloatArray, reach: float) -> tuple[FloatArray, IntArray]:
