@@ -147,8 +147,9 @@ def find_edge(
     frames, widest = np.broadcast_to(np.eye(n_axes), (n, n_axes, n_axes)), np.full(n, np.inf)
     if surface is not None:  # windows are smaller than the radius of curvature
         frames, widest = surface.tangents(points), surface.radii(points)
+    tree = cKDTree(points)
     k = min(n - 1, 50 if dim == 2 else 80)
-    d, near = cKDTree(points).query(points, k + 1, workers=n_jobs)
+    d, near = tree.query(points, k + 1, workers=n_jobs)
     d, near = d[:, 1:], near[:, 1:]
     fewest = 16 if dim == 2 else 64  # fewer may lie on one side by chance
     radii = np.clip(widest, d[:, min(fewest, k - 1)], d[:, -1])
@@ -180,7 +181,10 @@ def find_edge(
     outward /= _lengths(outward)
     depths, beyond = _window_depth(flat, outward, blur)
     normals = np.einsum("nda,na->nd", F, outward)
-    found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0))
+    # Where only the density falls, there are points further out.
+    further = points[open_] + ((depths + 0.7 + 2 * blur) * radii)[:, None] * normals
+    empty = tree.query(further, workers=n_jobs)[0] > 0.55 * radii
+    found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0)) & empty
     normals = normals[found]
     places = points[open_][found] + (depths * radii)[found][:, None] * normals
     return replace(_smooth_edge(places, normals, radii[found], spacing, dim), surface=surface)
