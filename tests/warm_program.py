@@ -83,7 +83,8 @@ def _warm_up():
     for name in ("manifoldrf.storage", "manifoldrf.cli.program", "manifoldrf.explorer.page"):
         importlib.import_module(name)
     importlib.import_module("reproduction.commands")
-    importlib.import_module("torch._dynamo")  # optimisers load it, which takes two seconds
+    with contextlib.suppress(ModuleNotFoundError):  # the commands need no torch
+        importlib.import_module("torch._dynamo")  # optimisers load it, which takes two seconds
     importlib.import_module("matplotlib.pyplot")
     mrf = importlib.import_module("manifoldrf")
     points = mrf.Sphere().grid(100)
