@@ -83,7 +83,7 @@ REAL_MESHES = {
     "meshio": lambda meshio: meshio.Mesh(MESH.vertices, [("line", [[0, 1]]), ("triangle", MESH.faces)]),
     "nilearn.surface": lambda surface: surface.InMemoryMesh(MESH.vertices, MESH.faces),
     "open3d": lambda o3d: o3d.geometry.TriangleMesh(
-        o3d.utility.Vector3dVector(MESH.vertices), o3d.utility.Vector3iVector(MESH.faces)
+        o3d.utility.Vector3dVector(MESH.vertices.copy()), o3d.utility.Vector3iVector(MESH.faces.copy())
     ),
     "torch_geometric.data": lambda data: data.Data(
         pos=torch.tensor(MESH.vertices), face=torch.tensor(MESH.faces.T.copy())
@@ -94,7 +94,6 @@ REAL_POINTS = {
     "pyarrow": lambda pa: pa.table({axis: MESH.vertices[:, k] for k, axis in enumerate("xyz")}),
     "anndata": lambda ad: ad.AnnData(np.ones((200, 2)), obsm={"X_pca": MESH.vertices}).obsm["X_pca"],
     "jax.numpy": lambda jnp: jnp.asarray(MESH.vertices, dtype=np.float32),  # half the digits by default
-    "open3d": lambda o3d: np.asarray(o3d.geometry.PointCloud(o3d.utility.Vector3dVector(MESH.vertices)).points),
 }
 
 
