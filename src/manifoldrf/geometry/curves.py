@@ -89,8 +89,9 @@ def trace_curves(cloud: CleanCloud, n_jobs: int) -> Curve | None:
     ends = project(cloud.points)
     n = len(ends)
     d, near = cKDTree(ends).query(ends, min(24, n), workers=n_jobs)
-    rows = np.repeat(np.arange(n), d.shape[1] - 1)
-    links = sparse.coo_array((d[:, 1:].ravel() + 1e-300, (rows, near[:, 1:].ravel())), shape=(n, n)).tocsr()
+    # scipy 1.15 finds no tree of a matrix with wider indices.
+    rows, columns = np.repeat(np.arange(n, dtype=np.int32), d.shape[1] - 1), near[:, 1:].ravel().astype(np.int32)
+    links = sparse.coo_array((d[:, 1:].ravel() + 1e-300, (rows, columns)), shape=(n, n)).tocsr()
     tree = csgraph.minimum_spanning_tree(links.maximum(links.T.tocsr()))
     label = components_of((tree + tree.T).tocsr())
     parts = []
