@@ -360,8 +360,8 @@ def check_contract_sparse(model, X):
 # ----------------------------------------------------------------------------------------------------- other units
 def in_unit(kind, s):
     """Features of one cloud, or mesh, with coordinates times s and heat times times s^2."""
-    n = 300 if kind == "steps" else 200
-    points = s * (Sphere().sample(200, seed=2) if kind == "random cloud" else Sphere().grid(n))
+    n = 300
+    points = s * (Sphere().sample(n, seed=2) if kind == "random cloud" else Sphere().grid(n))
     space = TriangleMesh(points, sphere_mesh(n).faces) if kind == "mesh" else points
     kernel = DiffusionKernel(20.0) if kind == "steps" else HeatKernel(0.3 * s * s)
     options = HeatGraph(n_nodes=200) if kind == "mesh" else HeatGraph(dim=2)
