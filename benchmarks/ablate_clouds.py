@@ -89,6 +89,7 @@ MECHANISMS = {
     "edges: blur by noise": (edges.find_edge, "blur = noise_std / radii", "blur = 0 / radii"),
     "edges: close to their points": (edges.find_edge, "depths < 0.4", "depths < 9"),
     "edges: few points beyond": (edges.find_edge, "& (beyond <= 2 + 0.05 * k * (noise_std > 0))", ""),
+    "edges: nothing further out": (edges.find_edge, "& empty", ""),
     "edges: one gap further out": (edges._window_depth, "rank * (outer + _BEHIND)", "0 * outer"),
     "edges: smoothing": (edges._smooth_edge, "np.linalg.solve(matrix,", "0 * np.linalg.solve(matrix,"),
     "edges: quadratic (lines instead)": (edges._smooth_edge, "1e-3 *", "np.where(inner > across, 1e9, 1e-3) *"),
