@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -28,6 +28,7 @@ _LASTING = "manifoldrf-lasting"  # name of threads that are kept
 _Handler = Callable[[Warning], bool]
 _HANDLERS: ContextVar[tuple[_Handler, ...]] = ContextVar("manifoldrf warnings", default=())
 _FILTERS = threading.RLock()
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 # Warnings point at the first caller outside these modules: numpy, scikit-learn and torch wrap methods, pipelines
 # and grid searches call them through joblib.
 _INTERNAL = ("manifoldrf.", "sklearn.", "joblib.", "contextlib", "numpy.", "torch.")
@@ -47,6 +48,22 @@ def stage_of(progress: Progress, what: str) -> Iterator[None]:
     progress(what, 0, 1)
     yield
     progress(what, 1, 1)
+
+
+def all_or_nothing(method: _Method) -> _Method:
+    """Decorate a method such that the object is as before if it fails: half a fit could not be loaded again."""
+
+    @functools.wraps(method)
+    def whole(self: Any, *arguments: Any, **options: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return method(self, *arguments, **options)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast(_Method, whole)
 
 
 @contextmanager

@@ -114,6 +114,14 @@ def test_an_unknown_dimension_is_an_error_of_one(global_seed):
     assert errors(space, cloud(space, 60, rng), rng)[1] >= 1
 
 
+def test_points_along_a_metric_know_their_error(global_seed):
+    """They are nodes as they are, and half of them are compared: all of them said 0 for .03."""
+    space, rng = SPACES["S^2"], np.random.default_rng(global_seed)
+    true, estimate = errors(space, cloud(space, 500, rng), rng, graph=HeatGraph(metric=Sphere()))
+    assert true < 0.1
+    assert true / 3 < estimate < 4 * true
+
+
 def test_outliers_are_left_out(global_seed):
     space, rng = SPACES["S^2"], np.random.default_rng(global_seed)
     points = cloud(space, 2000, rng, noise=0.03)

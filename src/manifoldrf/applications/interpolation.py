@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import one_blas_thread, warn_user
+from manifoldrf._runtime import all_or_nothing, one_blas_thread, warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -234,6 +234,7 @@ class FieldInterpolator(SavedEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @all_or_nothing
     @one_blas_thread()
     def fit(self, space: Any, values: ArrayLike, known: ArrayLike | None = None) -> Self:
         """Build the graph, choose free parameters by cross-validation, and fill the field.
@@ -266,6 +267,7 @@ class FieldInterpolator(SavedEstimator):
         self._fill(problem)
         return self
 
+    @all_or_nothing
     @one_blas_thread()
     def refit(self, values: ArrayLike, known: ArrayLike | None = None) -> Self:
         """Fill another field on the same graph with the same method, tau and noise variance.

@@ -15,7 +15,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import one_blas_thread, warn_user, without_warnings
+from manifoldrf._runtime import all_or_nothing, one_blas_thread, warn_user, without_warnings
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -126,6 +126,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @all_or_nothing
     @one_blas_thread()  # the last bits of products depend on the number of threads
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the features to the space, and the weights to y, shape (n,) or (n, c), at points X, shape (n, d).
@@ -354,6 +355,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @all_or_nothing
     @one_blas_thread()  # the last bits of products depend on the number of threads
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Optimise the kernel, fit its features to the space, and condition on the data.

@@ -17,6 +17,7 @@ from manifoldrf._files import html_table
 from manifoldrf._random import SeedLike, Streams
 from manifoldrf._runtime import (
     ManifoldWarning,
+    all_or_nothing,
     one_blas_thread,
     quiet_underflow,
     stage_of,
@@ -214,6 +215,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return recipe.set_params(**changes)
 
     @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
         """Discretise the space, compute signatures and choose weights and field.
 

@@ -20,6 +20,7 @@ from manifoldrf._runtime import one_blas_thread, warn_user
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
+    IntArray,
     check_integer,
     check_jobs,
     check_points,
@@ -134,17 +135,22 @@ def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
     return PointSpace(np.ascontiguousarray(places), cloud.dim, None, None, n_jobs, cloud)
 
 
+def _some(n: int) -> IntArray:
+    """Half of n points, more of few, which would not show the space."""
+    return np.sort(generator(0, "cloud.half").permutation(n)[: n // 2 if n >= 400 else 3 * n // 4])
+
+
 def half_of(space: AbstractSpace, n_jobs: int) -> AbstractSpace:
     """The space as half of the data show it, for an estimate of the error; itself if it is known exactly.
 
     Half of a cloud keeps the dimension and the noise of the whole, which few points may not show.
     """
     cloud = space.cloud
-    if cloud is None or isinstance(space, PointSpace):
+    if isinstance(space, PointSpace):
+        return replace(space, points=space.points[_some(len(space.points))]) if space.volumes is None else space
+    if cloud is None:
         return space
-    n = len(cloud.raw)
-    kept = n // 2 if n >= 400 else 3 * n // 4  # half of few points does not show the space
-    some = np.sort(generator(0, "cloud.half").permutation(n)[:kept])
+    some = _some(len(cloud.raw))
     half = clean_cloud(cloud.raw[some], noise_std=cloud.noise_std, dim=cloud.dim, n_jobs=n_jobs)
     origin, axes = cloud.origin + cloud.axes @ half.origin, cloud.axes @ half.axes
     return _space_through(replace(half, origin=origin, axes=axes), n_jobs)
