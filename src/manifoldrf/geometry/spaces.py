@@ -27,7 +27,7 @@ _TAIL = float(np.exp(-9.0))
 # 2.45^3 .0137.
 _PER_AXIS = 2.45
 ENOUGH_NODES, MOST_NODES = 1500, 20_000  # more are laid out only if curvature or a short time asks for them
-_FEWEST_STEPS, _MOST_STEPS = 12, 40
+_FEWEST_STEPS, _MOST_STEPS = 12, 100
 
 
 def step_reach(s2: float, dim: int) -> float:
