@@ -214,8 +214,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         )
         return recipe.set_params(**changes)
 
-    @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
     @all_or_nothing
+    @one_blas_thread()  # the errors that decide between weights and fields must not depend on the number of threads
     def fit(self, X: Any, y: Any = None) -> Self:
         """Discretise the space, compute signatures and choose weights and field.
 

@@ -55,7 +55,7 @@ from manifoldrf.geometry.spaces import (
 
 __all__ = ["heat_graph"]
 
-_ROUNDS = 40  # of mu <- mu mass / (G mu): 20 equal 240 on even nodes; points as nodes have five times as many
+_ROUNDS = 40  # of mu <- mu mass / (G mu): 20 equal 240 on even nodes; points as nodes have six times as many
 _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
 
 
