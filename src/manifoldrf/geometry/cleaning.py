@@ -470,7 +470,8 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     distances, near = search.knn(search.points, min(12, len(search.points) - 1) + 1)
     spacing2 = np.median(distances[near[:, 1:], -1], axis=1) ** 2  # of the neighbours, not of the point itself
     by_chance = 1.5 * chi2.isf(1e-5, normal_axes) * surface.noise_std**2
-    off = squares > np.maximum(by_chance, 0.02 * spacing2)
+    alone = squares > 16 * np.quantile(squares[near[:, 1:]], 0.25, axis=1)  # a poor surface has all points off it
+    off = alone & (squares > np.maximum(by_chance, 0.02 * spacing2))
     n, k = near.shape
     edges = sparse.csr_array((np.ones(n * k), near.ravel(), k * np.arange(n + 1)), shape=(n, n))
     piece = components_of(edges[~off][:, ~off].tocsr())
