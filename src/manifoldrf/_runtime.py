@@ -59,8 +59,7 @@ def all_or_nothing(method: _Method) -> _Method:
         try:
             return method(self, *arguments, **options)
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__ = before
             raise
 
     return cast(_Method, whole)

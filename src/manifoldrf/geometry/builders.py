@@ -361,8 +361,7 @@ def _density(affinity: Any, correction: float | ArrayLike) -> FloatArray | None:
     exponent = check_real(correction, "density_correction", Interval(0.0, 1.0))
     if exponent == 0:
         return None
-    sums = np.asarray(affinity.sum(axis=1)).ravel()
-    return np.asarray(sums**exponent)
+    return np.asarray(np.asarray(affinity.sum(axis=1)).ravel() ** exponent)
 
 
 def _cotangent_graph(mesh: TriangleMesh) -> Graph:

@@ -100,8 +100,7 @@ def local_form(matrix: Any) -> LocalForm | None:
     found = csgraph.reverse_cuthill_mckee(sparse.csr_array(matrix), symmetric_mode=True)
     order = np.asarray(found, dtype=np.int64)
     place = np.argsort(order)
-    parts = read_only_view(order), read_only_view(place)
-    return LocalForm(*parts, read_only(renumbered(matrix, place)))
+    return LocalForm(read_only_view(order), read_only_view(place), read_only(renumbered(matrix, place)))
 
 
 def components_of(matrix: Any) -> IntArray:

@@ -221,13 +221,11 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     """
     time, threads = check_real(t, "t", POSITIVE), check_jobs(n_jobs)
     check_steps(n_steps)
-    if n_nodes != "auto":
-        check_integer(n_nodes, "n_nodes", 16)
-    known = translated(points, "points")
-    space = space_of(known, dim=dim, metric=metric, noise_std=noise_std, volumes=volumes, n_jobs=threads)
+    count = None if n_nodes == "auto" else check_integer(n_nodes, "n_nodes", 16)
+    points = translated(points, "points")
+    space = space_of(points, dim=dim, metric=metric, noise_std=noise_std, volumes=volumes, n_jobs=threads)
     if time > 25 * space.extent2:
         reject("t", f"at most {25 * space.extent2:g} here (heat is spread evenly long before)", f"{t:g}")
-    count = None if isinstance(n_nodes, str) else int(n_nodes)
     steps = int(n_steps) if not isinstance(n_steps, str) else space.steps(time, count)
     if isinstance(n_steps, str):  # wider steps would not see the shape of the space
         steps = max(steps, 2 * int(np.ceil(min(200 * time / space.extent2, 5000))))
