@@ -69,6 +69,7 @@ MECHANISMS = {
     "outliers: surface again without them": (cleaning._without_outliers, "if off.any():", "if False:"),
     "outliers: not by chance": (cleaning._are_off, "np.maximum(by_chance, 0.02 * spacing2)", "0.02 * spacing2"),
     "outliers: not within the spacing": (cleaning._are_off, "np.maximum(by_chance, 0.02 * spacing2)", "by_chance"),
+    "outliers: further off than their neighbours": (cleaning._are_off, "alone & ", ""),
     "outliers: a few points together": (cleaning._are_off, "< min(12, 0.05 * n)", "< 0"),
     "patches: quadratic (planes instead)": (patches._fit_block, "1e-3", "1e6"),
     "patches: robust to other layers": (patches._fit_block, "far = np", "far = 0 * np"),

@@ -16,6 +16,7 @@ from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_arrays, check_positions, components_of
+from manifoldrf.geometry.patches import along
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps
 
 
@@ -242,5 +243,5 @@ class CurveNodes(AbstractNodes):
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from the nearest points of the curves."""
-        inside = z if self.axes.shape[0] == self.axes.shape[1] else (z - self.origin) @ self.axes
+        inside = along(self.axes, z - self.origin)
         return line_steps(*self.curve.locate(inside, n_jobs), self.arcs, self.pieces, self.curve, radius)

@@ -253,8 +253,7 @@ class Graph:
     @property
     def n_edges(self) -> int:
         """Number of edges between different nodes."""
-        loops = int(np.count_nonzero(self.affinity.diagonal()))
-        return int(self.affinity.nnz - loops) // 2
+        return int(self.affinity.nnz - np.count_nonzero(self.affinity.diagonal())) // 2
 
     @property
     def positions(self) -> FloatArray:
