@@ -55,12 +55,11 @@ demo: setup
 	$(BIN)/manifoldrf demo --out $(OUT)
 
 # Run it on a quiet machine, in a clean checkout: records contain times and the commit. With DATA=DIR three
-# experiments read files (docs/data.md) instead of built-in data. After an interruption it goes on where it was.
+# experiments read files (docs/data.md) instead of built-in data. Finished parts are in docs/records/parts: after an
+# interruption it goes on there, and parts committed so far can be finished elsewhere from the same commit.
 records: setup
-	$(BIN)/python -m reproduction all --size paper $(if $(DATA),--data "$(DATA)") --out $(OUT)/paper
-	rm -f docs/records/*
-	cp $(OUT)/paper/*.json $(OUT)/paper/*.npz docs/records/
-	cp $(OUT)/paper/*.png docs/images/
+	$(BIN)/python -m reproduction all --size paper $(if $(DATA),--data "$(DATA)") --out docs/records
+	mv docs/records/*.png docs/images/
 	$(BIN)/python -m reproduction results
 
 results: setup

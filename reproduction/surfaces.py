@@ -55,7 +55,7 @@ class Config:
     n_walks: int | None = None
     epochs: int | None = None
     batch: int | None = None
-    n_seeds: int = 3  # trainings on every graph
+    n_seeds: int = 3  # trainings on every surface
     n_queries: int = 512  # new points, as in the paper
     n_features: int = 1024  # of this library
     t: float = 0.02  # of the heat kernel of the surface, close to the time of tau on the sphere
@@ -88,29 +88,26 @@ SIZES = {
 
 
 def run(config: Config, progress: Progress = silent, data: Path | None = None, parts: Path | None = None) -> Record:
-    """Train the recipe on all graphs with all seeds, and fit this library once on every surface.
+    """Train the recipe on all surfaces with all seeds, on the variant of the strip once, and fit this library once on every surface.
 
     Tables: ``surfaces`` (a row for each surface and method), ``recipe`` (a row for each training), ``spectral``
     (times of a dense eigendecomposition), ``fingerprints`` (of the graphs).
     """
     del data
-    graphs = [(name, stated) for name, (_, stated) in SURFACES.items()] + [("mobius", FITTING_STRIP)]
+    graphs = [(seed, name, stated) for seed in range(config.n_seeds) for name, (_, stated) in SURFACES.items()]
+    graphs.insert(len(SURFACES), (0, "mobius", FITTING_STRIP))  # the variant is trained once
     kept, arrays = Parts(parts, __name__), dict[str, Any]()
-    total = len(graphs) * config.n_seeds
-    for seed in range(config.n_seeds):
-        for name, n_neighbors in graphs:
-            done = len(kept.found)
+    for done, (seed, name, n_neighbors) in enumerate(graphs):
 
-            def tell(what: str, share: float = 0.0, done: int = done) -> None:
-                progress(what, round(100 * (done + share)), 100 * total)
+        def tell(what: str, share: float = 0.0, done: int = done) -> None:
+            progress(what, round(100 * (done + share)), 100 * len(graphs))
 
-            key = {"surface": name, "neighbours": n_neighbors, "seed": seed}
-            label = f"surfaces-{name}-k{n_neighbors}-seed{seed}"
-            checkpoint = None if parts is None else parts / f"{label}-{kept.code}-{config.n_nodes}.safetensors"
-            is_whole = seed == 0 and n_neighbors == SURFACES[name][1]
-            measure = functools.partial(_measure, key, config, tell, checkpoint, is_whole=is_whole)
-            part = kept.get(label, settings_without(config, "n_seeds") | key, measure)
-            arrays |= part.arrays
+        key = {"surface": name, "neighbours": n_neighbors, "seed": seed}
+        label = f"surfaces-{name}-k{n_neighbors}-seed{seed}"
+        checkpoint = None if parts is None else parts / f"{label}-{kept.code}-{config.n_nodes}.safetensors"
+        is_whole = seed == 0 and n_neighbors == SURFACES[name][1]
+        measure = functools.partial(_measure, key, config, tell, checkpoint, is_whole=is_whole)
+        arrays |= kept.get(label, settings_without(config, "n_seeds") | key, measure).arrays
     names = ("surfaces", "recipe", "spectral", "fingerprints")
     tables = {name: kept.table(name) for name in names}
     progress("done", 1, 1)
