@@ -88,7 +88,7 @@ SIZES = {
 
 
 def run(config: Config, progress: Progress = silent, data: Path | None = None, parts: Path | None = None) -> Record:
-    """Train the recipe on all surfaces with all seeds, on the variant of the strip once, and fit this library once on every surface.
+    """Train the recipe on all surfaces with all seeds and on the variant of the strip once; fit this library once.
 
     Tables: ``surfaces`` (a row for each surface and method), ``recipe`` (a row for each training), ``spectral``
     (times of a dense eigendecomposition), ``fingerprints`` (of the graphs).
@@ -108,6 +108,8 @@ def run(config: Config, progress: Progress = silent, data: Path | None = None, p
         is_whole = seed == 0 and n_neighbors == SURFACES[name][1]
         measure = functools.partial(_measure, key, config, tell, checkpoint, is_whole=is_whole)
         arrays |= kept.get(label, settings_without(config, "n_seeds") | key, measure).arrays
+        if checkpoint is not None:
+            checkpoint.unlink(missing_ok=True)
     names = ("surfaces", "recipe", "spectral", "fingerprints")
     tables = {name: kept.table(name) for name in names}
     progress("done", 1, 1)
