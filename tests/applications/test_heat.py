@@ -9,6 +9,7 @@ from scipy.linalg import expm
 from scipy.spatial import Delaunay
 
 from manifoldrf import (
+    FieldInterpolator,
     Graph,
     ManifoldWarning,
     Sphere,
@@ -21,6 +22,7 @@ from manifoldrf import (
 )
 
 RNG = np.random.default_rng(0)
+CLOUD = Sphere().sample(300, seed=0)
 
 
 def plane():
@@ -243,3 +245,20 @@ def test_places_measured_several_times_are_one_place(global_seed):
     assert np.linalg.norm(smooth(points, z, t=0.05) - np.exp(-0.1) * z) < 0.03 * np.linalg.norm(z)
     arcs = np.arccos(np.clip(points @ points[0], -1, 1))
     assert np.linalg.norm(distances(points, 0) - arcs) < 0.03 * np.linalg.norm(arcs)
+
+
+@pytest.mark.parametrize(
+    ("call", "stages"),
+    [
+        (lambda **how: smooth(CLOUD, CLOUD[:, 2], fwhm=0.5, **how), ["graph", "smoothing"]),
+        (lambda **how: distances(CLOUD, 0, method="edges", **how), ["graph", "distances"]),
+        (
+            lambda **how: FieldInterpolator("kernel", **how).fit(CLOUD, CLOUD[:, 2], range(0, 300, 3)),
+            ["graph", *(f"trial of kernel, tau = {2.0**k:g}" for k in range(-2, 8)), "field"],
+        ),
+    ],
+)
+def test_each_stage_is_reported_with_its_end(call, stages):
+    told = []
+    call(verbose=lambda *report: told.append(report))
+    assert [what for what, done, _ in told if not done] == [what for what, done, _ in told if done] == stages

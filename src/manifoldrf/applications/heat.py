@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.spatial import cKDTree
 
-from manifoldrf._runtime import require, warn_user
+from manifoldrf._runtime import require, stage_of, warn_user
 from manifoldrf._validation import (
     POSITIVE,
     FloatArray,
@@ -18,6 +18,7 @@ from manifoldrf._validation import (
     check_jobs,
     check_option,
     check_points,
+    check_progress,
     check_real,
     check_spread,
     reject,
@@ -42,6 +43,7 @@ def smooth(
     t: float | None = None,
     known: ArrayLike | None = None,
     n_jobs: int = -1,
+    verbose: Any = False,
 ) -> FloatArray:
     """Smooth a field on a mesh, a cloud or a graph by the heat flow: a Gaussian filter along the space.
 
@@ -64,6 +66,8 @@ def smooth(
         Unknown nodes get the mean of the known values around them.
     n_jobs : int, default=-1
         Threads, -1 for all cores; the result does not depend on it.
+    verbose : bool or callable (what, done, total), default=False
+        Report progress on stderr, or to a function.
 
     Returns
     -------
@@ -87,6 +91,7 @@ def smooth(
     (0.39, 0.05)
     """
     time, jobs, space = time_of(fwhm, t), check_jobs(n_jobs), translated(space, "space")
+    progress = check_progress(verbose)
     mesh = space if isinstance(space, TriangleMesh) else None
     graph = space if isinstance(space, Graph) else None
     if graph is None:
@@ -102,9 +107,10 @@ def smooth(
             np.add.at(sums, own[values.mask], values.values[values.mask])
             counts = np.bincount(own[values.mask], minlength=len(places))[:, None]
             by_place = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-            at_points = smooth(places, by_place, t=time, n_jobs=jobs)[own]
+            at_points = smooth(places, by_place, t=time, n_jobs=jobs, verbose=verbose)[own]
             return np.asarray(at_points[:, 0] if values.is_vector else at_points)
-        graph = knn_graph(points, n_jobs=jobs) if mesh is None else mesh_graph(mesh, weights="cotangent")
+        with stage_of(progress, "graph"):
+            graph = knn_graph(points, n_jobs=jobs) if mesh is None else mesh_graph(mesh, weights="cotangent")
     values = check_known(field, known, graph.n_nodes, "field")
     mask, by_nodes = values.mask, mesh is None and not isinstance(space, Graph)
     if mesh is not None:
@@ -116,10 +122,11 @@ def smooth(
             )
         # The tiniest triangles set the length of a step of the mesh; even nodes take far fewer than 100,000.
         by_nodes = time > 1e5 * float(graph.step_time or time)
-    flow = _flow_by_nodes(space, graph, time, jobs) if by_nodes else _flow_along_edges(graph, fwhm, time, jobs)
     mean = values.values[mask].mean(axis=0)  # without it, constants are exact
     centred = replace(values, values=np.where(mask[:, None], values.values - mean, 0.0))
-    smoothed = weighted_means(flow, centred.values, mask.astype(np.float64))
+    with stage_of(progress, "smoothing"):
+        flow = _flow_by_nodes(space, graph, time, jobs) if by_nodes else _flow_along_edges(graph, fwhm, time, jobs)
+        smoothed = weighted_means(flow, centred.values, mask.astype(np.float64))
     # Shares of known nodes below 1e-6 are rounding errors; the nearest known value is better.
     found = finish_means(Problem(graph, centred, jobs), mask, smoothed.values, smoothed.mass, 1e-6).values + mean
     n_empty = int(np.isnan(found).any(axis=1).sum())
@@ -212,7 +219,9 @@ def _check_width(fwhm: float | None, time: float, most: float, where: str) -> No
         reject("t" if fwhm is None else "fwhm", f"at most {limit:.3g} {where}", f"{fwhm or time:g}")
 
 
-def distances(space: Any, sources: ArrayLike, *, method: str = "auto", n_jobs: int = -1) -> FloatArray:
+def distances(
+    space: Any, sources: ArrayLike, *, method: str = "auto", n_jobs: int = -1, verbose: Any = False
+) -> FloatArray:
     """Distances along a space from some of its nodes to all others.
 
     Parameters
@@ -228,6 +237,8 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "auto", n_jobs: i
         many dimensions as coordinates, and paths around its hollows; else "heat", and "edges" on a graph.
     n_jobs : int, default=-1
         Threads of the neighbour search that joins points.
+    verbose : bool or callable (what, done, total), default=False
+        Report progress on stderr, or to a function.
 
     Returns
     -------
@@ -244,7 +255,7 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "auto", n_jobs: i
     1.03
     """
     check_option(method, "method", ("auto", "heat", "edges"))
-    space = translated(space, "space")
+    space, progress = translated(space, "space"), check_progress(verbose)
     if isinstance(space, Graph):
         if method == "heat":
             reject("method", "'edges' on a graph; 'heat' needs a mesh or points", "'heat'")
@@ -257,15 +268,17 @@ def distances(space: Any, sources: ArrayLike, *, method: str = "auto", n_jobs: i
         places, own = _distinct(points)
         if own is not None:
             nodes = check_indices(sources, "sources", len(points))
-            rows = distances(places, own[nodes], method=method, n_jobs=n_jobs)[:, own]
+            rows = distances(places, own[nodes], method=method, n_jobs=n_jobs, verbose=verbose)[:, own]
             return rows[0] if np.ndim(sources) == 0 else rows
         count = None
-        if method == "auto":
-            dim = clean_cloud(points, n_jobs=n_jobs).dim
-            method, count = {1: ("edges", 16), points.shape[1]: ("straight", 40)}.get(dim, ("heat", None))
-        graph = knn_graph(points, n_neighbors=count and min(count, len(points) - 1), n_jobs=n_jobs)
+        with stage_of(progress, "graph"):
+            if method == "auto":
+                dim = clean_cloud(points, n_jobs=n_jobs).dim
+                method, count = {1: ("edges", 16), points.shape[1]: ("straight", 40)}.get(dim, ("heat", None))
+            graph = knn_graph(points, n_neighbors=count and min(count, len(points) - 1), n_jobs=n_jobs)
     nodes = check_indices(sources, "sources", graph.n_nodes)
-    rows = graph.shortest_paths(nodes) if method in ("edges", "straight") else _by_heat(space, graph, nodes)
+    with stage_of(progress, "distances"):
+        rows = graph.shortest_paths(nodes) if method in ("edges", "straight") else _by_heat(space, graph, nodes)
     if method == "straight":
         straight = np.linalg.norm(graph.positions[nodes][:, None] - graph.positions, axis=2)
         # Longer paths go around a hollow; above three dimensions 40 neighbours are too few to tell.

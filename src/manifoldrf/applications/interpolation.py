@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._codec import stored
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import all_or_nothing, one_blas_thread, warn_user
+from manifoldrf._runtime import Progress, all_or_nothing, one_blas_thread, silent, stage_of, warn_user
 from manifoldrf._validation import (
     NONNEGATIVE,
     FloatArray,
@@ -33,6 +33,7 @@ from manifoldrf._validation import (
     check_number_or,
     check_option,
     check_points,
+    check_progress,
     check_spread,
     reject,
 )
@@ -101,11 +102,12 @@ class Smoothed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A graph, the values known on it, and the number of threads."""
+    """A graph, the values known on it, the number of threads, and where to report progress."""
 
     graph: Graph
     known: Known
     n_jobs: int
+    progress: Progress = silent
 
     def kernel_action(self, tau: float) -> Action:
         """X -> exp(-tau L) X, without forming the matrix."""
@@ -159,6 +161,8 @@ class FieldInterpolator(SavedEstimator):
         Seed of the folds.
     n_jobs : int, default=-1
         Number of threads, -1 for all cores; results do not depend on it.
+    verbose : bool or callable (what, done, total), default=False
+        Report progress on stderr, or to a function.
 
     Attributes
     ----------
@@ -225,6 +229,7 @@ class FieldInterpolator(SavedEstimator):
         noise_variance: str | float = "cv",
         random_state: SeedLike = None,
         n_jobs: int = -1,
+        verbose: Any = False,
     ) -> None:
         self.method = method
         self.tau = tau
@@ -233,6 +238,7 @@ class FieldInterpolator(SavedEstimator):
         self.noise_variance = noise_variance
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @all_or_nothing
     @one_blas_thread()
@@ -254,7 +260,8 @@ class FieldInterpolator(SavedEstimator):
         tau = check_number_or(self.tau, "tau", "cv", Interval(0.0, WIDEST, low_open=True))
         noise = check_number_or(self.noise_variance, "noise_variance", "cv", NONNEGATIVE)
         jobs, streams = check_jobs(self.n_jobs), Streams.from_seed(self.random_state, "random_state")
-        graph = graph_of(space, self.weights, jobs)
+        with stage_of(check_progress(self.verbose), "graph"):
+            graph = graph_of(space, self.weights, jobs)
         problem = self._problem(graph, values, known, jobs)
         folds = make_folds(problem.known.mask, streams.generator("interpolation.folds"))
         chosen, tried = choose(problem, folds, Choice(self.method, tau, noise), directed=bool(self.normalize))
@@ -264,7 +271,8 @@ class FieldInterpolator(SavedEstimator):
         self.cv_ = [dataclasses.asdict(choice) for choice in tried]
         self.beats_mean_ = beats_mean(problem.known, chosen, directed=bool(self.normalize))
         self.graph_ = graph
-        self._fill(problem)
+        with stage_of(problem.progress, "field"):
+            self._fill(problem)
         return self
 
     @all_or_nothing
@@ -280,7 +288,8 @@ class FieldInterpolator(SavedEstimator):
             As in :meth:`fit`; both may differ from the previous ones.
         """
         check_is_fitted(self, "graph_")
-        self._fill(self._problem(self.graph_, values, known, check_jobs(self.n_jobs)))
+        with stage_of(check_progress(self.verbose), "field"):
+            self._fill(self._problem(self.graph_, values, known, check_jobs(self.n_jobs)))
         return self
 
     def predict(self, Z: ArrayLike | None = None) -> FloatArray:
@@ -330,7 +339,7 @@ class FieldInterpolator(SavedEstimator):
         checked = check_known(values, known, graph.n_nodes)
         if self.normalize and checked.values.shape[1] < 2:
             reject("normalize", "False for values of one column, which have no direction", self.normalize)
-        return Problem(graph, checked, jobs)
+        return Problem(graph, checked, jobs, check_progress(self.verbose))
 
     def _fill(self, problem: Problem) -> None:
         """Compute the field at all nodes, and warn about holes."""
@@ -491,15 +500,18 @@ def choose(  # noqa: C901  (one branch for each method)
         return field_error(problem.known, masks, fields, directed=directed)
 
     def by_kernel(tau: float) -> list[Choice]:
-        return [Choice("kernel", tau, None, error(stays, fill_by_kernel(problem, stays, tau)), len(stays))]
+        with stage_of(problem.progress, f"trial of kernel, tau = {tau:g}"):
+            return [Choice("kernel", tau, None, error(stays, fill_by_kernel(problem, stays, tau)), len(stays))]
 
     def by_gp(tau: float) -> list[Choice]:
-        tried, _ = fill_by_gp(problem, stays[:1], tau, noises)
+        with stage_of(problem.progress, f"trial of gp, tau = {tau:g}"):
+            tried, _ = fill_by_gp(problem, stays[:1], tau, noises)
         return [Choice("gp", tau, own, error(stays, fields), 1) for own, fields in zip(noises, tried, strict=True)]
 
     def by_solve(method: str) -> Choice:
         try:
-            return Choice(method, error=error(stays, fill_by_solve(problem, stays, method)), folds=len(stays))
+            with stage_of(problem.progress, f"trial of {method}"):
+                return Choice(method, error=error(stays, fill_by_solve(problem, stays, method)), folds=len(stays))
         except ArithmeticError:  # the system cannot be solved
             return Choice(method, error=np.inf, folds=len(stays))
 

@@ -304,9 +304,8 @@ def interpolate(
     with notices(quiet=output.quiet), progress("interpolate", quiet=output.silent) as report:
         report("reading SPACE and VALUES", 0, 1)
         space, titles, field, known = _read_problem(space_file, values, column)
-        report("choosing the method and filling in", 0, 1)
         with usage(names, "SPACE"):
-            filled = model.fit(space, field, known).predict()
+            filled = model.set_params(verbose=report).fit(space, field, known).predict()
     if known.all():
         note("VALUES has a value for every vertex: there was nothing to fill in", quiet=output.quiet)
     if model.beats_mean_ is False:
@@ -348,8 +347,7 @@ def smooth(
     with notices(quiet=output.quiet), progress("smooth", quiet=output.silent) as report:
         report("reading SPACE and VALUES", 0, 1)
         space, titles, field, known = _read_problem(space_file, values, column)
-        report("smoothing", 0, 1)
-        width: dict[str, Any] = {"fwhm": fwhm, "t": t, "n_jobs": threads.n_jobs}
+        width: dict[str, Any] = {"fwhm": fwhm, "t": t, "n_jobs": threads.n_jobs, "verbose": report}
         with usage(names, "SPACE"):
             found = manifoldrf.smooth(space, field, known=known, **width)
     saved = _write_field(files, space, found, (known, titles, column), output)
