@@ -347,14 +347,10 @@ def _ratios(levels: Levels, height: float, size: FloatArray) -> tuple[FloatArray
 def stretched(kernel: AbstractKernel, factor: float, graph: Any) -> AbstractKernel | None:
     """Multiply the time of a kernel by a factor, or its length scale by the root; None if it has neither.
 
-    On a heat graph the time of a heat kernel is rounded to an even number of steps.
+    On a heat graph the time of a heat kernel is at least two steps.
     """
     if isinstance(kernel, HeatKernel):
-        t = kernel.t * factor
-        if graph.n_steps is not None:
-            step = graph.time(1.0)
-            t = 2 * max(1, round(t / step / 2)) * step
-        return HeatKernel(t)
+        return HeatKernel(max(kernel.t * factor, 0.0 if graph.n_steps is None else graph.time(2.0)))
     if isinstance(kernel, DiffusionKernel):
         return DiffusionKernel(kernel.tau * factor)
     if isinstance(kernel, MaternKernel):

@@ -243,9 +243,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     kernel : AbstractKernel, callable or None, default=None
         As in :class:`ManifoldRandomFeatures`; the search starts at its time. Heat, diffusion, Matern and
         regularised Laplacian kernels, their sums, products and multiples have a time that can be optimised; all
-        terms of a sum are stretched by the same factor. On a heat graph the time of a heat kernel is an even number
-        of steps, at least two; build a graph of shorter steps if the data are rougher. None: the heat kernel times
-        a factor that makes K(x, x) one on average over the data.
+        terms of a sum are stretched by the same factor. On a heat graph the time of a heat kernel is at least two
+        steps; build a graph of shorter steps if the data are rougher. None: the heat kernel times a factor that
+        makes K(x, x) one on average over the data.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
         The whole space, of which the data are a few points; None to use the data themselves. Of a graph without
         points, also one of another library or a sparse matrix, the data are nodes. Fewer than 200 data do
