@@ -376,8 +376,8 @@ def eigenbasis(features: Any, own: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.maximum(values / values[-1], 0.0), basis
 
 
-def spectral_factors(values: FloatArray, kernels: list[AbstractKernel]) -> FloatArray:
-    """Factors (K, m) that turn features of the first kernel into those of each kernel, in the eigenbasis.
+def spectral_factors(values: FloatArray, *kernels: AbstractKernel) -> FloatArray:
+    """Factors (K - 1, m) that turn features of the first kernel into those of each other one, in the eigenbasis.
 
     ``kernels`` are resolved on the graph. Eigenvalues below 1e-4 of the largest are errors of the features, and
     take the factor at that limit.
@@ -388,7 +388,7 @@ def spectral_factors(values: FloatArray, kernels: list[AbstractKernel]) -> Float
     reach = np.cumprod(falls & (roots[0] > 1e-4 * roots[0][0])).astype(bool)  # from omega = 1 on
     logs = np.log(np.maximum([root[reach][::-1] for root in roots], 1e-300))
     at = np.log(np.maximum(values, np.exp(logs[0, 0] - logs[0, -1]))) + logs[0, -1]
-    return np.exp([np.interp(at, logs[0], other - logs[0]) for other in logs])
+    return np.exp([np.interp(at, logs[0], other - logs[0]) for other in logs[1:]])
 
 
 @stored

@@ -15,7 +15,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manifoldrf._random import SeedLike, Streams
-from manifoldrf._runtime import all_or_nothing, one_blas_thread, warn_user, without_warnings
+from manifoldrf._runtime import all_or_nothing, one_blas_thread, stage_of, warn_user, without_warnings
 from manifoldrf._validation import (
     NONNEGATIVE,
     POSITIVE,
@@ -383,13 +383,20 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
                 "predictions are almost zero (remedy: give `variance` and `noise_variance`, with optimize=False)."
             )
             optimize = False  # all times are equally likely
-        given = self.space, self.kernel, self.graph
+        shared = ("kernel", "n_features", "graph", "field", "teacher", "n_jobs", "verbose")
+        template = ManifoldRandomFeatures(
+            **{name: getattr(self, name) for name in shared},
+            normalize=False,  # the variance scales the kernel
+            random_state=int(streams.generator("regression.features").integers(2**31)),
+        )
+        options = FitOptions.of(template.get_params(deep=False), streams)
+        is_bare = self.space is None and self.kernel is None and self.graph is None
         if has_nodes_only(space):
-            candidates: Any = _Nodes(self, space, streams, optimize=optimize)
-        elif all(part is None for part in given) and optimize and len(points) < 200:
-            candidates = _Coordinates(self, points, streams)
+            candidates: Any = _Nodes(template, space, optimize=optimize)
+        elif is_bare and optimize and len(points) < 200:
+            candidates = _Coordinates(points, streams)
         else:
-            candidates = _Stretched(self, space, points, streams, optimize=optimize)
+            candidates = _Stretched(template, options, space, len(points), optimize=optimize)
             on = on_space(candidates.problem.window(points) > 0, numbers)
             points, targets, mass = points[on], targets[on], mass[on]
         unit = float(mass.mean())  # weights relative to their mean belong to a noise that is smaller by it
@@ -399,7 +406,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         levels = variance, None if noise is None else noise / unit
         found = candidates.search(data, levels, average=targets.size <= _FEW_VALUES)
         self.features_, self._common = candidates.features, candidates.common
-        self.kernel_, self.trials_, best = found.kernel, found.trials, found.levels
+        self.kernel_, best = found.kernel, found.levels
         log_volume = targets.shape[1] * float(np.log(roots).sum())
         self.trials_ = tuple((kernel, value + log_volume) for kernel, value in found.trials)
         self.log_marginal_likelihood_ = float(best.log_likelihood.sum()) + log_volume
@@ -537,25 +544,15 @@ class _Stretched:
 
     common = None
 
-    def __init__(self, model: Any, space: Any, points: FloatArray, streams: Streams, *, optimize: bool) -> None:
-        graph = model.graph
-        if isinstance(space, AbstractManifold) and graph is None and model.kernel is None and optimize:
+    def __init__(self, template: Any, options: FitOptions, space: Any, n: int, *, optimize: bool) -> None:
+        graph = options.graph
+        if isinstance(space, AbstractManifold) and graph is None and options.kernel is None and optimize:
             # A grid whose default kernel is half as wide as the data are apart.
-            graph = HeatGraph(n_nodes=int(np.clip(32 * len(points), 500, 4000)))
-        self.template = ManifoldRandomFeatures(
-            model.kernel,
-            normalize=False,  # the variance scales the kernel
-            n_features=model.n_features,
-            graph=graph,
-            field=model.field,
-            teacher=model.teacher,
-            random_state=int(streams.generator("regression.features").integers(2**31)),
-            n_jobs=check_jobs(model.n_jobs),
-            verbose=model.verbose,
-        )
-        given = FitOptions.of(self.template.get_params(deep=False), streams)
-        built = build_graph(space, given.kernel, given.graph, given.n_jobs)
-        self.problem = resolve_kernel(built, space, streams)[0]
+            graph = HeatGraph(n_nodes=int(np.clip(32 * n, 500, 4000)))
+        self.template = template.set_params(graph=graph)
+        with stage_of(options.progress, "graph"):
+            built = build_graph(space, options.kernel, graph, options.n_jobs)
+        self.problem = resolve_kernel(built, space, options.streams)[0]
         if self.problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{self.problem.stated}. {ASYMMETRIC}")
         self.optimize, self.features = optimize, self.template
@@ -565,11 +562,10 @@ class _Stretched:
         return int(np.ceil(self.problem.volume / (ratio * self.problem.width * factor**0.5) ** self.dim))
 
     def _stretched(self, factor: float) -> tuple[AbstractKernel | None, float]:
-        """The kernel at another time, and this time over that of the given one; heat kernels take whole steps."""
-        kernel, given = processes.stretched(self.problem.stated, factor, self.graph), self.problem.stated
-        if isinstance(kernel, HeatKernel) and isinstance(given, HeatKernel):
-            factor = kernel.t / given.t
-        return kernel, factor
+        """The kernel at another time, and this over that of the given one; heat kernels take at least two steps."""
+        given: Any = self.problem.stated
+        kernel = processes.stretched(given, factor, self.graph)
+        return kernel, kernel.t / given.t if isinstance(kernel, HeatKernel) else factor
 
     def _resolved(self, kernel: AbstractKernel) -> AbstractKernel:
         return kernel.resolve(self.graph, self.dim).on(self.graph)
@@ -613,20 +609,16 @@ class _Stretched:
         )
         self.features.fit(self.graph)
         self.fitted, (points, targets, roots), m = kernel, data, self.features.n_features_out_
-        size = max(1, 2**24 // m) if len(points) > m else len(points)  # 128 MB of features at once
-        spans = [slice(start, start + size) for start in range(0, len(points), size)]
-        parts = ((roots[at, None] * self.features.transform(points[at]), targets[at]) for at in spans)
-        return processes.Moments(parts, len(points), m)
+        parts = zip(*(parts_of(part, m) for part in (roots[:, None], points, targets)), strict=True)
+        rows = ((root * self.features.transform(at), values) for root, at, values in parts)
+        return processes.Moments(rows, len(points), m)
 
     def _basis(self) -> tuple[FloatArray, FloatArray]:
-        own = np.ones(self.features.n_features_out_)
-        if not self.problem.per_volume:
-            own = self.problem.measure[self.features.anchors_]
-        return processes.eigenbasis(self.features, own)
+        own = self.problem.measure[self.features.anchors_]
+        return processes.eigenbasis(self.features, np.ones(len(own)) if self.problem.per_volume else own)
 
     def _scales(self, values: FloatArray, kernels: list[AbstractKernel]) -> FloatArray:
-        resolved = [self._resolved(kernel) for kernel in (self.fitted, *kernels)]
-        return processes.spectral_factors(values, resolved)[1:]
+        return processes.spectral_factors(values, *map(self._resolved, (self.fitted, *kernels)))
 
     def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _Found:  # noqa: C901
         """Find the best kernel, and condition it, or all that the data leave open, on the data."""
@@ -649,9 +641,8 @@ class _Stretched:
         average = average and targets.shape[1] * (m + 1) ** 2 <= 2**26  # 512 MB of covariances
         best, kept, log_prior = _family(log_times, np.array(logs), average=average)
         members, top = [kernels[k] for k in kept], kernels[best]
-        everything = self.template.n_features == "all"
         few = min(max(self._needed(times[members[0]]), 256), m)
-        if (not average and members[0] != self.fitted) or (not everything and 2 * few <= m):
+        if (not average and members[0] != self.fitted) or (self.template.n_features != "all" and 2 * few <= m):
             moments = self._fit(members[0], times[members[0]], data, None)
             m = self.features.n_features_out_
         basis, scales = np.eye(m), np.ones((1, m))
@@ -748,8 +739,7 @@ class _Coordinates(_Common):
     of the time t over that of all. So kernels of all times have the same features, cos(w x) and sin(w x).
     """
 
-    def __init__(self, model: Any, points: FloatArray, streams: Streams) -> None:
-        _check_options(model, streams)
+    def __init__(self, points: FloatArray, streams: Streams) -> None:
         warn_user(
             f"{len(points)} data are too few to show the space they are from: the process uses straight distances "
             "between their coordinates (remedy: give the `space`, such as more points without values or a mesh)."
@@ -776,14 +766,13 @@ class _Coordinates(_Common):
 class _Nodes(_Common):
     """Kernels h(W) of the walk of a graph, at its nodes: features are eigenvectors of W times roots of h."""
 
-    def __init__(self, model: Any, graph: Graph, streams: Streams, *, optimize: bool) -> None:
-        _check_options(model, streams)
-        if model.graph is not None:
-            reject("graph", "None where the space is a graph itself", repr(model.graph))
-        n, wanted = graph.n_nodes, model.n_features
+    def __init__(self, template: Any, graph: Graph, *, optimize: bool) -> None:
+        if template.graph is not None:
+            reject("graph", "None where the space is a graph itself", repr(template.graph))
+        n, wanted = graph.n_nodes, template.n_features
         m = min(n, wanted if isinstance(wanted, int) else n if wanted == "all" else 1024)
         values, vectors = processes.leading_eigenvectors(graph.operator, m)
-        given = check_kernel(DiffusionKernel(8.0) if model.kernel is None else model.kernel)
+        given = check_kernel(DiffusionKernel(8.0) if template.kernel is None else template.kernel)
         others = [(processes.stretched(given, factor, graph), factor) for factor in 2.0 ** np.arange(-9, 10)]
         found = [(kernel, factor) for kernel, factor in others if kernel is not None]
         tried = []
@@ -795,18 +784,12 @@ class _Nodes(_Common):
         # With some of the eigenvectors, a narrow kernel would lose much of its variance.
         whole = [part for part in tried if m == n or part[2].min() <= 0.1 * part[2].max()] or tried[-1:]
         spectra = np.stack([spectrum for _, _, spectrum in whole])
-        heights = [float(f"{n / spectrum.sum():.3g}") if model.kernel is None else 1.0 for spectrum in spectra]
+        heights = [float(f"{n / spectrum.sum():.3g}") if template.kernel is None else 1.0 for spectrum in spectra]
         pairs = zip(heights, whole, strict=True)
-        self.kernels = [height * part[0] if model.kernel is None else part[0] for height, part in pairs]
+        self.kernels = [height * part[0] if template.kernel is None else part[0] for height, part in pairs]
         self.log_times = np.log([factor for _, factor, _ in whole])
         self.scales = np.sqrt(spectra * np.array(heights)[:, None])
         self.common = processes.NodeFeatures(vectors)
-
-
-def _check_options(model: Any, streams: Streams) -> None:
-    """Refuse wrong options that only :class:`ManifoldRandomFeatures` would read."""
-    options = {name: getattr(model, name) for name in ("n_features", "field", "teacher", "n_jobs")}
-    FitOptions.of(ManifoldRandomFeatures(**options).get_params(deep=False), streams)
 
 
 def _family(log_times: FloatArray, logs: FloatArray, *, average: bool) -> tuple[int, Any, FloatArray]:
