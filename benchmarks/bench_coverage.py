@@ -1,6 +1,6 @@
 """How often 90 % prediction intervals of a Gaussian process hold new values, for 10 to 1000 noisy values.
 
-``python benchmarks/bench_coverage.py`` draws smooth fields on three spaces, measures them at n random points with
+``python benchmarks/bench_coverage.py`` draws smooth fields on five spaces, measures them at n random points with
 noise of a tenth of their standard deviation, and predicts 400 other noisy values: ``mean +- 1.645 std`` with
 ``include_noise=True``. The fields are, in turn, a linear function, waves of three lengths and a sum of bumps. The
 spaces are a sphere, a torus as a random cloud, a line in R^3 as a noisy cloud, a square, and a cloud that fills

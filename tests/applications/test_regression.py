@@ -144,7 +144,8 @@ def test_few_data_get_the_average_over_times_ratios_variances_and_offsets():
     kept = np.flatnonzero(shares > 1e-3 * shares.max())
     assert len(kept) > 3
     kernels = [exact_kernel(tried[k]) for k in kept]
-    heights = [np.diag(K)[KNOWN].mean() for K in kernels]
+    # The constant part of f, 1 over the volume, is left to the offset.
+    heights = [np.diag(K)[KNOWN].mean() - 1 / GRAPH.weights.sum() for K in kernels]
     expected, square = dense_average(kernels, np.log(prior[kept]), Y, heights, np.arange(N))
     np.testing.assert_allclose(mean, expected, atol=2e-3)
     np.testing.assert_allclose(std, np.sqrt(square), rtol=0.01)
@@ -264,6 +265,15 @@ def test_each_output_has_its_own_noise(fitted):
     assert both.noise_variance_[1] > 100 * both.noise_variance_[0]
     errors = [np.sqrt(np.mean((mean - TRUTH) ** 2)) for mean in (both.predict(NODES)[:, 0], alone.predict(NODES))]
     assert errors[0] < 1.1 * errors[1]
+
+
+@pytest.mark.filterwarnings("ignore::manifoldrf.FarQueryWarning")
+def test_off_the_space_few_values_give_their_own_mean_and_spread():
+    """A constant in f and another in the offset cancelled on the space only: the mean off it was anything."""
+    values = np.sin(3 * X[:10, 0]) + X[:10, 1]
+    mean, std = process().fit(X[:10], values).predict([[9.0, 0.0, 0.0]], return_std=True)
+    assert values.min() < mean < values.max()
+    assert 0.3 * np.std(values) < std < 5 * np.ptp(values)
 
 
 @pytest.mark.parametrize("levels", [LEVELS, {}])

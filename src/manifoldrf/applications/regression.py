@@ -549,14 +549,13 @@ class _Stretched:
         if isinstance(space, AbstractManifold) and graph is None and options.kernel is None and optimize:
             # A grid whose default kernel is half as wide as the data are apart.
             graph = HeatGraph(n_nodes=int(np.clip(32 * n, 500, 4000)))
-        self.template = template.set_params(graph=graph)
+        self.template = self.features = template.set_params(graph=graph)
         with stage_of(options.progress, "graph"):
             built = build_graph(space, options.kernel, graph, options.n_jobs)
         self.problem = resolve_kernel(built, space, options.streams)[0]
         if self.problem.asymmetric:
             reject("kernel", "one with nonnegative features", f"{self.problem.stated}. {ASYMMETRIC}")
-        self.optimize, self.features = optimize, self.template
-        self.dim, self.graph = self.problem.dim, self.problem.graph
+        self.optimize, self.dim, self.graph = optimize, self.problem.dim, self.problem.graph
 
     def _needed(self, factor: float, ratio: float = 0.7) -> int:
         return int(np.ceil(self.problem.volume / (ratio * self.problem.width * factor**0.5) ** self.dim))
@@ -664,6 +663,8 @@ class _Stretched:
             found = replace(found, variance=found.variance / factor, ratio=found.ratio * factor)
         else:
             found = processes.find_levels(moments.turned(basis).spectrum(own), levels)
+            if len(members) > 1 and self.problem.per_volume and self.graph.n_components == 1:
+                scales[:, -1] = 0.0  # constant on the space: the data cannot tell it from the offset
             rows = roots[:, None] * self.features.transform(points)
             posterior = processes.average_posterior(rows, (targets, roots), (basis, scales, log_prior), levels)
         halved = processes.stretched(self.problem.stated, times[kernels[best]] / 2, self.graph)
