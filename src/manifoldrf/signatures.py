@@ -30,7 +30,7 @@ from manifoldrf._validation import (
     check_option,
     reject,
 )
-from manifoldrf.geometry.csr import arrays, as_dense, csr_parts
+from manifoldrf.geometry.csr import arrays, as_dense, csr_parts, narrow_csr
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.kernels.abstract_kernel import (
     ASYMMETRIC,
@@ -440,7 +440,7 @@ def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
         counts, nodes, values, bounds, n_pushes = push_frontier(*csr, f, threshold, places)
         if local is not None:
             ends = np.concatenate([[0], np.cumsum(counts)])
-            rows = sparse.csr_array((values, local.order[nodes], ends), shape=(len(counts), graph.n_nodes))
+            rows = narrow_csr(values, local.order[nodes], ends, graph.n_nodes)
             rows.sort_indices()  # nodes ascend within each start again
             nodes, values = rows.indices, rows.data
         return counts, nodes, values, float(bounds.max()) + omitted, n_pushes
@@ -460,17 +460,15 @@ def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, pro
             progress("signatures", min(len(results) * size, len(nodes)), len(nodes))
     counts, columns, values = (np.concatenate([found[k] for found in results]) for k in range(3))
     ends = np.concatenate([[0], np.cumsum(counts)])
-    index = np.int32 if max(len(columns), n_nodes) < 2**31 else np.int64
-    parts, shape = (columns.astype(index), ends.astype(index)), (len(nodes), n_nodes)
-    rows, n_steps = sparse.csr_array((values, *parts), shape=shape), sum(int(found[4]) for found in results)
+    rows, n_steps = narrow_csr(values, columns, ends, n_nodes), sum(int(found[4]) for found in results)
     if isinstance(results[0][3], float):
         rows.eliminate_zeros()  # sums may cancel, and f_k may be 0
         return rows, n_steps, None, max(found[3] for found in results)
-    variances = np.concatenate([found[3] for found in results])
-    stderr = sparse.csr_array((np.sqrt(variances), *parts), shape=shape, copy=True)
+    errors = np.sqrt(np.concatenate([found[3] for found in results]))
+    stderr = narrow_csr(errors, rows.indices.copy(), rows.indptr.copy(), n_nodes)
     for matrix in (rows, stderr):
         matrix.eliminate_zeros()  # walks pass through lengths with f_k = 0 without a deposit
-    return rows, n_steps, None if np.isnan(variances).any() else stderr, None  # a single batch has no variance
+    return rows, n_steps, None if np.isnan(errors).any() else stderr, None  # a single batch has no variance
 
 
 # ---------------------------------------------------------------------------------------------------- random walks

@@ -65,12 +65,20 @@ def test_a_local_order_brings_neighbours_together(rng):
 def test_entries_are_selected_in_a_copy(rng):
     matrix = random_csr(rng, 30, 0.1)
     matrix.data[::3] *= -1
-    dense, peaks = matrix.toarray(), csr.row_peaks(matrix)
-    low = 0.5 * np.abs(dense).max(axis=1, keepdims=True)
-    kept = csr.select_entries(matrix, matrix.data, np.abs(matrix.data) >= 0.5 * peaks)
-    np.testing.assert_array_equal(kept.toarray(), np.where(np.abs(dense) >= low, dense, 0.0))
+    dense = matrix.toarray()
+    kept = csr.select_entries(matrix, matrix.data, np.abs(matrix.data) >= 0.5)
+    np.testing.assert_array_equal(kept.toarray(), np.where(np.abs(dense) >= 0.5, dense, 0.0))
     np.testing.assert_array_equal(matrix.toarray(), dense)
     assert 0 < kept.nnz < matrix.nnz
+
+
+def test_dense_rows_become_sparse_ones_with_narrow_indices(rng):
+    dense = random_csr(rng, 30, 0.1).toarray()
+    dense[7] = 0.0
+    found = csr.nonzeros(dense[:, ::2])
+    np.testing.assert_array_equal(found.toarray(), dense[:, ::2])
+    assert found.nnz == np.count_nonzero(dense[:, ::2])
+    assert found.indices.dtype == found.indptr.dtype == np.int32
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,9 @@ from manifoldrf.geometry.csr import (
     check_amounts,
     check_csr,
     csr_parts,
+    narrow_csr,
+    nonzeros,
     reciprocal,
-    row_peaks,
     select_entries,
 )
 from manifoldrf.geometry.graphs import Graph
@@ -76,7 +77,7 @@ def signature_table(
     than a millionth.
     """
     graph, teacher = kernel.graph, teaching.teacher
-    backwards = len(anchors) < len(starts)
+    backwards = len(anchors) <= len(starts)
     sources, targets = (anchors, starts) if backwards else (starts, anchors)
     everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
     inverse = reciprocal(np.sqrt(kernel.measure))  # nodes without measure reach nothing
@@ -96,12 +97,13 @@ def signature_table(
     for start in range(0, len(sources), size):
         some = sources[start : start + size]
         found = series_rows(graph, series, some, teacher, teaching.seed, teaching.n_jobs, progress)[0]
-        rows = sparse.csr_array(found if everything else found[:, targets])
-        rows = rows if rows.data.flags.writeable else rows.copy()
+        rows = found if everything else found[:, targets]
+        rows = rows if sparse.issparse(rows) else nonzeros(rows)
         rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
         rows.data *= inverse[targets][rows.indices]
         if backwards:  # rows from anchors are whole columns of the result
-            rows = select_entries(rows, rows.data, np.abs(rows.data) > share * row_peaks(rows))
+            peaks = np.repeat(abs(rows).max(axis=1).toarray().ravel(), np.diff(rows.indptr))
+            rows = select_entries(rows, rows.data, np.abs(rows.data) > share * peaks)
         blocks.append(rows)
     table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
     blocks.clear()
@@ -110,8 +112,7 @@ def signature_table(
 
 def without_negligible(matrix: Any, share: float) -> Any:
     """Drop entries far below the largest in their column; the result has sorted columns."""
-    peaks = np.zeros(matrix.shape[1])
-    np.maximum.at(peaks, matrix.indices, np.abs(matrix.data))
+    peaks = abs(matrix).max(axis=0).toarray().ravel()
     result = select_entries(matrix, matrix.data, np.abs(matrix.data) > share * peaks[matrix.indices])
     result.sort_indices()
     return result
@@ -227,7 +228,7 @@ class Interpolation:
             gaps = gaps - np.where(np.isfinite(sides), sides, 0.0) * np.rint(gaps / sides)
         found = interpolation_weights(gaps, self.n_axes)
         ends = k * np.arange(len(queries) + 1)
-        weights = sparse.csr_array((found.ravel(), neighbors.ravel(), ends), shape=(len(queries), self.n_nodes))
+        weights = narrow_csr(found.ravel(), neighbors.ravel(), ends, self.n_nodes)
         weights.sort_indices()
         return weights
 
@@ -538,7 +539,7 @@ class FeatureMap:
             if not as_sparse:
                 return step_times_table(self.rule, blocks, placed, n_jobs)
             parts = [placed[k : k + 1024] for k in range(0, len(placed), 1024)]  # dense rows for a moment
-            found = quick_map(lambda z: sparse.csr_array(step_times_table(self.rule, blocks, z, 1)), parts, n_jobs)
+            found = quick_map(lambda z: nonzeros(step_times_table(self.rule, blocks, z, 1)), parts, n_jobs)
             return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
         as_sparse = as_sparse or is_sparse
         found = times_table(rows_of(self.rule, placed, n_jobs), self.table, n_jobs, as_sparse=as_sparse)

@@ -16,9 +16,19 @@ from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, check_points, reject
 
 
+def narrow_csr(values: FloatArray, columns: Any, indptr: Any, n_nodes: int) -> Any:
+    """CSR array of shape (len(indptr) - 1, n_nodes), with 32-bit indices if they fit.
+
+    Scipy converts the larger factor of a product if the indices of the other one are wider.
+    """
+    index = np.int32 if max(len(columns), n_nodes) < 2**31 else np.int64
+    parts = columns.astype(index, copy=False), indptr.astype(index, copy=False)
+    return sparse.csr_array((values, *parts), shape=(len(indptr) - 1, n_nodes))
+
+
 def make_csr(values: FloatArray, columns: Any, indptr: Any, n_nodes: int) -> Any:
-    """CSR array of shape (len(indptr) - 1, n_nodes) with sorted columns and no stored zeros."""
-    matrix = sparse.csr_array((values, columns, indptr), shape=(len(indptr) - 1, n_nodes))
+    """The same with sorted columns and no stored zeros."""
+    matrix = narrow_csr(values, columns, indptr, n_nodes)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     return matrix
@@ -30,14 +40,11 @@ def symmetric(values: FloatArray, start: IntArray, end: IntArray, n: int) -> Any
     return sparse.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(n, n)).tocsr()
 
 
-def row_peaks(rows: Any) -> FloatArray:
-    """For every stored entry the largest absolute value in its row."""
-    counts = np.diff(rows.indptr)
-    peaks = np.zeros(rows.shape[0])
-    full = counts > 0
-    if full.any():
-        peaks[full] = np.maximum.reduceat(np.abs(rows.data), rows.indptr[:-1][full])
-    return np.repeat(peaks, counts)
+def nonzeros(rows: FloatArray) -> Any:
+    """CSR array of dense rows; scipy takes three times as long."""
+    places = np.flatnonzero(rows != 0)
+    ends = np.searchsorted(places, rows.shape[1] * np.arange(len(rows) + 1))
+    return narrow_csr(rows.ravel()[places], places % rows.shape[1], ends, rows.shape[1])
 
 
 def as_dense(rows: Any) -> FloatArray:
@@ -118,9 +125,9 @@ def reciprocal(values: FloatArray) -> FloatArray:
 
 def read_only(matrix: Any) -> Any:
     """Read-only CSR array on the same memory, with 32-bit indices if they fit."""
-    index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
-    parts = matrix.data, matrix.indices.astype(index, copy=False), matrix.indptr.astype(index, copy=False)
-    return sparse.csr_array(tuple(read_only_view(part) for part in parts), shape=matrix.shape)
+    narrow = narrow_csr(matrix.data, matrix.indices, matrix.indptr, matrix.shape[1])
+    parts = map(read_only_view, (narrow.data, narrow.indices, narrow.indptr))
+    return sparse.csr_array(tuple(parts), shape=matrix.shape)
 
 
 def read_only_view(array: Any) -> NDArray[Any]:
