@@ -44,7 +44,7 @@ __all__ = ["CleanCloud", "clean_cloud"]
 
 MOST_DIMS = 5  # patches of more dimensions need too many coefficients
 # Of a larger cloud a random part is examined; a smaller one in many coordinates, where searches are slow.
-_ENOUGH_POINTS, _ENOUGH_WIDE_POINTS, _FEW_COORDINATES = 50_000, 10_000, 10
+_ENOUGH_POINTS, _ENOUGH_WIDE_POINTS, _FEW_COORDINATES = 30_000, 10_000, 10
 # Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven
 # times that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 finds it (.02).
 _SIGNAL = 14.0
@@ -208,8 +208,8 @@ def merge_copies(points: FloatArray) -> FloatArray:
     if k < 2:
         return points
     tree = cKDTree(points)
-    distances = tree.query(points, k + 1)[0]
-    nearest, gap = distances[:, 1], float(np.quantile(distances[:, -1], 0.9))
+    nearest = tree.query(points, 2)[0][:, 1]
+    gap = float(np.quantile(tree.query(points[:: max(1, len(points) // 2000)], [k + 1])[0], 0.9))
     n, extents, n_merged = len(points), [], 0
 
     def joined(some: FloatArray, radius: float) -> IntArray:
@@ -235,7 +235,8 @@ def merge_copies(points: FloatArray) -> FloatArray:
         if len(merged):
             points = np.ascontiguousarray(np.vstack([points[rest], means[merged]]))
             tree = cKDTree(points)
-            nearest = tree.query(points, min(2, len(points)))[0][:, -1]
+            # Others keep the distance to what was merged: they are looked at again, and stay.
+            nearest = np.append(nearest[rest], tree.query(means[merged], [min(2, len(points))])[0])
         gap /= 2
     if n_merged > 0.2 * n:  # most places are apart from others; the rest are measured as exactly
         points = _group_means(points, joined(points, 2 * float(np.quantile(np.concatenate(extents), 0.9))))[0]
@@ -466,10 +467,9 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     """
     placed = surface.project(search.points, search.n_jobs)
     squares = ((search.points - placed) ** 2).sum(axis=1)
-    normal_axes = search.points.shape[1] - surface.dim
     distances, near = search.knn(search.points, min(12, len(search.points) - 1) + 1)
     spacing2 = np.median(distances[near[:, 1:], -1], axis=1) ** 2  # of the neighbours, not of the point itself
-    by_chance = 1.5 * chi2.isf(1e-5, normal_axes) * surface.noise_std**2
+    by_chance = 1.5 * chi2.isf(1e-5, search.points.shape[1] - surface.dim) * surface.noise_std**2
     alone = squares > 16 * np.quantile(squares[near[:, 1:]], 0.25, axis=1)  # a poor surface has all points off it
     off = alone & (squares > np.maximum(by_chance, 0.02 * spacing2))
     n, k = near.shape

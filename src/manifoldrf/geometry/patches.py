@@ -168,11 +168,9 @@ def quadratic_terms(along: FloatArray) -> FloatArray:
 def fit_patches(search: NeighborSearch, at: FloatArray, dim: int, h2: float, *, leave_out: bool = False) -> Patches:
     """Patches at the centres ``at``, through the points around them."""
     points, n = search.points, len(search.points)
-    needed = int(PER_COEFFICIENT * n_terms(dim))
-    sample = at[:: max(1, len(at) // 100)]
-    squares = search.knn(sample, min(n, MOST_NEIGHBORS))[0] ** 2
+    squares = search.knn(at[:: max(1, len(at) // 100)], min(n, MOST_NEIGHBORS))[0] ** 2
     inside = float(np.median(np.count_nonzero(squares < -np.log(RANGE) * h2, axis=1)))
-    k = int(min(n - 1, max(1.2 * inside, 2 * needed)))
+    k = int(min(n - 1, max(1.2 * inside, 2 * int(PER_COEFFICIENT * n_terms(dim)))))
     size = int(np.clip(2**22 // (k * points.shape[1]), 1, 64))  # bounds the memory of a task
     blocks = np.array_split(at, max(1, len(at) // size))
     fit = partial(_fit_block, search, points, dim, h2, range(int(leave_out), k + int(leave_out)))
@@ -212,6 +210,8 @@ def _fit_block(
         bends -= bends @ frames @ frames.transpose(0, 2, 1)
         gaps = offsets - frames @ along - bends.transpose(0, 2, 1) @ terms
         rest = (gaps**2).sum(axis=1)
+        if (rest.max(axis=1) < 0.003 * width2[:, 0]).all():  # none is
+            break
         # Among neighbours on one plane the median is zero; the cap keeps squares finite.
         far = np.minimum(rest / (ROBUST * _weighted_medians(rest, shares) + 1e-300), 1e100)
     return means, frames, bends, unit[:, 0, 0]
