@@ -233,7 +233,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     spacing = space.spacing(flat) if count is None else (space.volume / count) ** (1 / space.dim)
     nodes = space.layout(flat, spacing, threads)
     s2 = nodes.bandwidth(time / steps)
-    radius, n = step_reach(s2, nodes.dim), len(nodes.points)
+    radius, n = step_reach(s2, nodes.dim, nodes.tail), len(nodes.points)
     rows, columns, squares = nodes.steps(radius, s2, threads)
     gaussian = sparse.coo_array((np.exp(-squares / s2), (rows, columns)), shape=(n, n)).tocsr()
     gaussian = ((gaussian + gaussian.T) / 2).tocsr()  # curvature is measured at one end

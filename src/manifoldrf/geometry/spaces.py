@@ -30,9 +30,9 @@ ENOUGH_NODES, MOST_NODES = 1500, 20_000  # more are laid out only if curvature o
 _FEWEST_STEPS, _MOST_STEPS = 12, 100
 
 
-def step_reach(s2: float, dim: int) -> float:
-    """Radius that holds all but a share e^-9 of a Gaussian step."""
-    return float(np.sqrt(s2 / 2 * chi2.isf(_TAIL, dim)))
+def step_reach(s2: float, dim: int, tail: float = _TAIL) -> float:
+    """Radius that holds all but a small share of a Gaussian step."""
+    return float(np.sqrt(s2 / 2 * chi2.isf(tail, dim)))
 
 
 class Steps(NamedTuple):
@@ -74,6 +74,8 @@ class AbstractNodes(abc.ABC):
         That distances are measured along.
     is_even : bool
         Whether nodes are laid out, not as they came.
+    tail : float
+        Share of a step beyond its reach.
     """
 
     points: FloatArray
@@ -83,15 +85,16 @@ class AbstractNodes(abc.ABC):
     mesh: TriangleMesh | None = None
     metric: AbstractManifold | None = None
     is_even = True
+    tail = _TAIL
 
     def bandwidth(self, step_time: float) -> float:
         """s2 of the Gaussian whose step lasts so long, although it is cut off at its reach."""
-        cut = chi2.isf(_TAIL, self.dim)
+        cut = chi2.isf(self.tail, self.dim)
         return float(4 * step_time * chi2.cdf(cut, self.dim) / chi2.cdf(cut, self.dim + 2))
 
     def mass(self, s2: float) -> FloatArray:
         """Integral of a Gaussian step over the space, shape (n,); by default that of flat space without edge."""
-        return np.full(len(self.points), (np.pi * s2) ** (self.dim / 2) * (1 - _TAIL))
+        return np.full(len(self.points), (np.pi * s2) ** (self.dim / 2) * (1 - self.tail))
 
     @abc.abstractmethod
     def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
