@@ -72,9 +72,10 @@ def on(space, cloud, ratio=1):
     return measure
 
 
-def two_spheres(radius, n):
-    """A sphere of radius 1 with 2000 points beside one of another radius with n."""
-    parts, offset = (SPHERE, Sphere(radius=radius)), np.array([2 + 2 * radius, 0, 0])
+def two_spheres(radius, n, gap=None):
+    """A sphere of radius 1 with 2000 points beside one of another radius with n, 1 + radius apart by default."""
+    gap = 1 + radius if gap is None else gap
+    parts, offset = (SPHERE, Sphere(radius=radius)), np.array([1 + radius + gap, 0, 0])
 
     def draw(n_new, rng):
         del n_new
@@ -116,6 +117,24 @@ def creased(degrees):
         return np.column_stack([x + over * np.cos(turn), u[:, 1], over * np.sin(turn)])
 
     return known.box("crease", 0.05, (2, 1), embed)
+
+
+def y_shape():
+    """A Y of three arms of length 1; coordinates are the arm and the distance from the centre."""
+    ends = np.array([[np.sin(a), np.cos(a)] for a in 2 * np.pi * np.arange(3) / 3])
+
+    def kernel(u, t):
+        arm, r = u.T  # functions alike on all arms are free at the centre, the others zero
+        free = known.interval_kernel(r, r, 1.0, t)
+        zero = sum(
+            sign * known.circle_kernel(r, y, 4.0, t) for sign, y in ((1, r), (-1, -r), (1, 2 - r), (-1, r - 2))
+        )
+        return free / 3 + ((arm[:, None] == arm) - 1 / 3) * zero
+
+    def draw(n, rng):
+        return np.column_stack([rng.integers(3, size=n), rng.random(n)])
+
+    return known.Known("Y", 1, 0.02, draw, lambda u: u[:, 1:] * ends[u[:, 0].astype(int)], kernel)
 
 
 def jittered(n, copies):
@@ -214,6 +233,9 @@ FAULTS = [
     Fault(16, "binary ply with mixed faces; 0 points in torch; numpy warnings", "refused; refused; leak"),
     Fault(17, "a sphere in R^784: CPU time over that in R^3", "29 (reported)", 3, many_coordinates),
     Fault(18, "helix of 100 points", "", 1.0, on(known.SPACES["helix"], 100)),
+    Fault(18, "Y-shaped curve of 150 points", "", 1.0, on(y_shape(), 150)),
+    Fault(18, "the same of 1000 points", "", 1.0, on(y_shape(), 1000)),
+    Fault(18, "two spheres of radius 1 that touch", "", 1.0, two_spheres(1.0, 2000, gap=0.0)),
     Fault(18, "1000 points of a sheet folded by 90 degrees", "", 1.0, on(creased(90), 1000)),
     Fault(18, "the same by 150 degrees", "", 1.0, on(creased(150), 1000)),
     Fault(18, "the same by 170 degrees", "", 1.0, on(creased(170), 1000)),
