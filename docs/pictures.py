@@ -351,3 +351,4 @@ if __name__ == "__main__":
         else:
             drawn.savefig(path, dpi=110)
             plt.close("all")
+            Image.open(path).convert("RGB").quantize(256, kmeans=5).save(path, optimize=True)
