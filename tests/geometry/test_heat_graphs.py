@@ -10,6 +10,7 @@ from scipy.spatial import Delaunay
 from benchmarks.known_spaces import SPACES, box
 from manifoldrf import (
     FlatTorus,
+    HeatGraph,
     HeatKernel,
     HyperbolicSpace,
     ManifoldRandomFeatures,
@@ -221,6 +222,21 @@ def test_curvature_delays_a_gaussian_step(curvature):
 
 
 # -------------------------------------------------------------------------------------------------------- input
+def test_a_mesh_gets_as_many_nodes_as_are_asked_for():
+    graph = heat_graph(sphere_mesh(300), 0.02, n_nodes=20_500, n_steps=100)
+    assert graph.n_nodes == pytest.approx(20_500, abs=1)
+
+
+@pytest.mark.parametrize("space", [sphere_mesh(300), SPHERE.sample(500, seed=0)], ids=["mesh", "cloud"])
+def test_more_nodes_than_fit_into_memory_are_refused_by_the_option_that_asks_for_them(space):
+    with pytest.raises(ValueError, match="`n_nodes` must be at most 100000"):
+        heat_graph(space, 0.1, n_nodes=200_000)
+    with pytest.raises(ValueError, match="`t` must be at least"):
+        heat_graph(space, 1e-6)
+    with pytest.raises(ValueError, match="`n_nodes` must be"):
+        HeatGraph(n_nodes=15)
+
+
 def test_two_far_parts_stay_apart():
     points = SPHERE.sample(500, seed=0)
     with pytest.warns(ManifoldWarning, match="2 pieces"):

@@ -82,7 +82,7 @@ class HeatGraph(FrozenParams):
     volumes: Any = None
 
     def __post_init__(self) -> None:
-        check_count(self.n_nodes, "n_nodes", 3, ("auto", "all"))
+        check_count(self.n_nodes, "n_nodes", 16, ("auto", "all"))
         check_steps(self.n_steps)
         if self.dim is not None:
             check_integer(self.dim, "dim", 1)

@@ -192,7 +192,6 @@ class CurveSpace(AbstractSpace):
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes by arc length."""
-        self._check_count(s2, spacing)
         cloud, lengths = self.cloud, self.curve.lengths
         counts = np.maximum(8, np.ceil(lengths / spacing)).astype(np.int64)
         pieces = np.repeat(np.arange(len(counts)), counts)

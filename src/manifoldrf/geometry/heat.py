@@ -230,8 +230,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     if isinstance(n_steps, str):  # wider steps would not see the shape of the space
         steps = max(steps, 2 * int(np.ceil(min(200 * time / space.extent2, 5000))))
     flat = 4 * time / steps
-    spacing = space.spacing(flat) if count is None else (space.volume / count) ** (1 / space.dim)
-    nodes = space.layout(flat, spacing, threads)
+    nodes = space.layout(flat, space.spacing_of(flat, count), threads)
     s2 = nodes.bandwidth(time / steps)
     radius, n = step_reach(s2, nodes.dim, nodes.tail), len(nodes.points)
     rows, columns, squares = nodes.steps(radius, s2, threads)

@@ -52,7 +52,7 @@ class MeshSpace(AbstractSpace):
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even points on the faces."""
         fine = divided(self.mesh, spacing)
-        n = int(np.clip(self.volume / spacing**2, 16, 20_000))
+        n = max(16, int(self.volume / spacing**2))
         sample = fine.sample(_CANDIDATES * n, seed=0)
         normals = fine.face_normals()[sample.faces]
         # Points of opposite sides of a thin wall are close together, but their normals are not.

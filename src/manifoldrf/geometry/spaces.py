@@ -173,13 +173,22 @@ class AbstractSpace(abc.ABC):
             steps = float(np.clip(min(asked, most), fewest, _MOST_STEPS))
         return max(2, 2 * round(min(steps, 10_000.0) / 2))
 
-    def _check_count(self, s2: float, spacing: float) -> None:
-        """Refuse a time so short that nodes at this spacing would fill the memory."""
-        count, most = self.volume / spacing**self.dim, max(100_000, self.n_known)
-        if count > most:
+    @property
+    def most_nodes(self) -> float:
+        """Number of nodes whose steps fit into memory."""
+        return max(100_000, self.n_known)
+
+    def spacing_of(self, s2: float, n_nodes: int | None) -> float:
+        """Distance between so many nodes, or as many as steps of a bandwidth need; refuses more than fit."""
+        most = self.most_nodes
+        if n_nodes is not None and n_nodes > most:
+            reject("n_nodes", f"at most {most} here, or the graph would not fit into memory", n_nodes)
+        spacing = self.spacing(s2) if n_nodes is None else (self.volume / n_nodes) ** (1 / self.dim)
+        if n_nodes is None and (count := self.volume / spacing**self.dim) > most:
             shortest = s2 / 2 * (count / most) ** (2 / self.dim)  # of two steps
             rule = f"at least {shortest:.2g} here, or the graph would have more than {most} nodes"
             reject("t", rule, f"{s2 / 2:.2g}")
+        return spacing
 
     @property
     def default_time(self) -> float:
@@ -201,6 +210,7 @@ class PointSpace(AbstractSpace):
     volumes: FloatArray | None = None
     n_jobs: int = 1
     cloud: CleanCloud | None = None
+    most_nodes = np.inf  # that are laid out: there are no others
 
     @cached_property
     def _search(self) -> NeighborSearch:
@@ -245,7 +255,8 @@ class ManifoldSpace(AbstractSpace):
     volume: float
     metric: AbstractManifold | None = None
     n_jobs: int = 1
-    n_known = 4000  # as many as may be laid out
+    n_known = 4000  # for the default time
+    most_nodes = np.inf
     cloud = None
 
     @property
