@@ -15,6 +15,7 @@ from manifoldrf import (
     HyperbolicSpace,
     ManifoldRandomFeatures,
     ManifoldWarning,
+    ProductSpace,
     Sphere,
     TriangleMesh,
     heat_graph,
@@ -219,6 +220,18 @@ def test_curvature_delays_a_gaussian_step(curvature):
     whole = quad(lambda r: (sine(root * r) / root) ** 2 * np.exp(-(r**2) / s2), 0, 1.4)[0]
     assert mass == pytest.approx(4 * np.pi * whole, rel=1e-9)
     assert time / (s2 / 4) - 1 == pytest.approx(-2 * curvature * s2 / 12, abs=s2**2)
+
+
+@pytest.mark.parametrize("metric", [FlatTorus(2), ProductSpace(FlatTorus(1), FlatTorus(1))], ids=["torus", "product"])
+def test_steps_along_a_flat_metric_last_as_long_as_they_say_although_they_are_cut_off(metric):
+    points = FlatTorus(2).grid(1600)
+    graph = heat_graph(points, 0.004, metric=metric, n_steps=8, volumes=np.full(len(points), 1 / len(points)))
+    wave = np.cos(2 * np.pi * points[:, 0])
+    step = graph.affinity @ wave / graph.degrees
+    lasts = -np.log(step @ wave / (wave @ wave)) / (2 * np.pi) ** 2
+    assert lasts == pytest.approx(graph.step_time, rel=3e-4)
+    mass, _ = metric._gaussian_step(0.01, 0.2)
+    assert mass == pytest.approx(np.pi * 0.01 * -np.expm1(-4), rel=1e-12)
 
 
 # -------------------------------------------------------------------------------------------------------- input

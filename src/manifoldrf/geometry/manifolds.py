@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NoReturn, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, gammaln
+from scipy.special import betaincinv, gammainc, gammaln
 from scipy.stats import qmc
 
 from manifoldrf._codec import stored
@@ -266,12 +266,18 @@ class AbstractManifold(abc.ABC):
         self._unknown("geodesic distance", "use Graph.shortest_paths on a knn_graph of its points")
 
     def _gaussian_step(self, s2: float, reach: float) -> tuple[float, float]:
-        """Integral of exp(-distance^2 / s2), and the heat time that a step with this density lasts."""
-        del reach  # in flat space its effect is negligible
-        return (np.pi * s2) ** (self.dim / 2), s2 / 4
+        """Integral of exp(-distance^2 / s2) over a ball, and the heat time that a step with this density lasts."""
+        inside, delay = flat_cut(s2, reach, self.dim)
+        return (np.pi * s2) ** (self.dim / 2) * inside, s2 / 4 * delay
 
     def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:
         self._unknown("heat kernel", "use a heat_graph of its points")
+
+
+def flat_cut(s2: float, reach: float, dim: int) -> tuple[float, float]:
+    """Share of a Gaussian in flat space within a reach, and of its heat time that a step so cut off lasts."""
+    inside, second = gammainc(np.array([dim / 2, dim / 2 + 1]), reach**2 / s2)
+    return float(inside), float(second / inside)
 
 
 def store(manifold: AbstractManifold, **values: object) -> None:
@@ -394,10 +400,16 @@ class ProductSpace(AbstractManifold):
         return np.asarray(np.sqrt(sum(space._distance(a, b) ** 2 for space, a, b in self._parts(x, y))))
 
     def _gaussian_step(self, s2: float, reach: float) -> tuple[float, float]:
-        """Product of the integrals, and the mean of the times: curved factors make the steps last differently."""
-        steps = [space._gaussian_step(s2, reach) for space in self.factors]
-        time = sum(space.dim * lasts for space, (_, lasts) in zip(self.factors, steps, strict=True)) / self.dim
-        return math.prod(mass for mass, _ in steps), time
+        """Product of the integrals, and the mean of the times: curved factors make the steps last differently.
+
+        Each factor is cut at the reach, but steps of the product are at distances that have all their squares.
+        """
+        mass, lasts = flat_cut(s2, reach, self.dim)
+        total = 0.0
+        for space in self.factors:
+            (own_mass, time), (inside, delay) = space._gaussian_step(s2, reach), flat_cut(s2, reach, space.dim)
+            mass, total = mass * own_mass / inside, total + space.dim * time / delay
+        return mass, lasts * total / self.dim
 
     def _heat(self, x: FloatArray, y: FloatArray, t: float) -> FloatArray:
         return np.asarray(math.prod(space._heat(a, b, t) for space, a, b in self._parts(x, y)))
