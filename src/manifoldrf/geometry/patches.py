@@ -182,7 +182,7 @@ def _fit_block(
     search: NeighborSearch, points: FloatArray, dim: int, h2: float, ranks: range, at: FloatArray
 ) -> tuple[FloatArray, ...]:
     """Patches at some centres, through their nearest neighbours of some ranks: from 1 without the centre itself."""
-    distances, near = search.knn(at, ranks.stop)
+    distances, near = search.knn(at, ranks.stop, 1)  # blocks are in threads already
     squares, around = distances[:, ranks.start :] ** 2, points[near[:, ranks.start :]]  # (B, k), (B, k, r)
     # Where points are sparse the bandwidth reaches the neighbours that a quadratic needs.
     needed = min(int(PER_COEFFICIENT * n_terms(dim)), len(ranks) - 1)
