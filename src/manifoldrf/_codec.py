@@ -14,7 +14,6 @@ import types
 import typing
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -72,8 +71,7 @@ def stored(kind: Kind) -> Kind:
 
 def _without_caches(self: Any) -> dict[str, Any]:
     """State for pickle, joblib and skops: trees and other cached values are computed again."""
-    kind = type(self)
-    return {k: v for k, v in vars(self).items() if not isinstance(getattr(kind, k, None), cached_property)}
+    return {part.name: vars(self)[part.name] for part in dataclasses.fields(self) if part.name in vars(self)}
 
 
 # ---------------------------------------------------------------------------------------------------------- values

@@ -1,6 +1,7 @@
 """Neighbour searches against all pairs: in space, along a metric, along a surface."""
 
 import itertools
+import pickle
 import re
 
 import numpy as np
@@ -54,6 +55,21 @@ def test_hyperbolic_order_is_not_the_order_in_coordinates():
 
 
 # All nodes within a radius
+
+
+@pytest.mark.parametrize("d", [3, 4])
+@pytest.mark.parametrize("metric", [None, *METRICS], ids=str)
+def test_no_query_has_no_pairs(metric, d):
+    points = cloud(50, d, 0) if metric is None else metric.sample(50, seed=0)
+    assert [len(part) for part in NeighborSearch(points, metric).within(points[:0], 0.3)] == [0, 0, 0]
+
+
+def test_pickles_do_not_hold_what_searches_keep():
+    search = NeighborSearch(np.random.default_rng(0).random((200, 2)))
+    before = pickle.dumps(search)
+    search.within(search.points, 0.1)
+    search.knn(search.points, 3)
+    assert pickle.dumps(search) == before
 
 
 @pytest.mark.parametrize("metric", [None, *METRICS], ids=str)

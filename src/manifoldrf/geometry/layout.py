@@ -235,7 +235,7 @@ class EvenNodes(AbstractNodes):
         """The same from points of the space to nodes."""
         inside = self.inside(z)
         nearest = np.zeros(len(z), np.int64)
-        if len(self.frames) and len(z):
+        if len(self.frames):
             nearest = self.node_of[self.search.knn(inside, 1, n_jobs)[1][:, 0]]
         found = self._steps(inside, nearest, radius, s2, n_jobs)
         return found if self.layers is None else self.layers.cut_from(inside, found, s2, n_jobs)

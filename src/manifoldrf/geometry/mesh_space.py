@@ -208,7 +208,7 @@ class MeshNodes(AbstractNodes):
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from the nearest points of the surface, through the corners of the face of a point."""
         if not len(z):
-            return Steps(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+            return Steps(*self.search.within(z, radius))
         nearest = self.surface_mesh.closest_points(z)
         corners = self.owners[self.surface_mesh.faces[nearest.faces]]  # (q, 3)
         shares = np.maximum(nearest.barycentric, 1e-6)

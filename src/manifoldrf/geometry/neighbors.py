@@ -154,6 +154,8 @@ class NeighborSearch:
     def within(self, queries: FloatArray, radius: float, n_jobs: int | None = None) -> Pairs:
         """All query-node pairs at most ``radius`` apart, sorted by query."""
         threads = n_jobs or self.n_jobs
+        if not len(queries):
+            return Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         cells = self.cells(radius) if self.metric is None else None
         if cells is not None:
             return _pairs_in_cells(np.ascontiguousarray(queries), cells, threads)
