@@ -1128,21 +1128,20 @@ LOOP(list_neighbors, "ddlldlxLLDnn") {
 }
 
 /* ------------------------------------------------------------------------------------------------ heat steps */
+enum { DIMS = 8 }; /* at most, of a curved space; clouds have at most three */
+
 /* The exponent of a step times s2: its arc is longer than its chord by a third of the squared normal part. Curvature
 spreads or gathers heat by Ric(v, v) s2 / 12, the first term of the parametrix of the heat kernel. */
 static double bent_square(const double *end, const double *start, const double *frame, const double *ricci, int64_t r,
                           int64_t dim, double square, double s2) {
-  double tangential = 0.0, bent = 0.0;
+  double along[DIMS], tangential = 0.0, bent = 0.0;
   for (int64_t a = 0; a < dim; a++) {
-    double first = 0.0;
-    for (int64_t k = 0; k < r; k++) first += (end[k] - start[k]) * frame[k * dim + a];
-    tangential += first * first;
-    for (int64_t b = 0; b < dim; b++) {
-      double second = 0.0;
-      for (int64_t k = 0; k < r; k++) second += (end[k] - start[k]) * frame[k * dim + b];
-      bent += first * ricci[a * dim + b] * second;
-    }
+    along[a] = 0.0;
+    for (int64_t k = 0; k < r; k++) along[a] += (end[k] - start[k]) * frame[k * dim + a];
+    tangential += along[a] * along[a];
   }
+  for (int64_t a = 0; a < dim; a++)
+    for (int64_t b = 0; b < dim; b++) bent += along[a] * ricci[a * dim + b] * along[b];
   double normal = larger(square - tangential, 0.0);
   return square + smaller(normal / 3, square / 2) - s2 / 12 * bent * exp(-normal / s2);
 }
@@ -1153,7 +1152,7 @@ LOOP(bend_squares, "ddlllddxDnn") {
   Argument *a = c->a;
   int64_t r = a[0].columns, dim = a[5].deep;
   NEED(a[1].columns == r && a[5].columns == r && a[6].n == a[5].rows * dim * dim && a[4].n == a[0].rows)
-  NEED(a[2].n == a[8].n && a[3].n == a[8].n && a[9].i >= 0 && a[10].i <= a[8].n)
+  NEED(a[2].n == a[8].n && a[3].n == a[8].n && a[9].i >= 0 && a[10].i <= a[8].n && dim <= DIMS)
   for (int64_t p = a[9].i; p < a[10].i; p++) {
     int64_t row = a[2].l[p], k = a[4].l[row];
     a[8].d[p] = bent_square(a[1].d + a[3].l[p] * r, a[0].d + row * r, a[5].d + k * r * dim, a[6].d + k * dim * dim, r,
@@ -1246,6 +1245,7 @@ LOOP(heat_step_rows, "dldlldlxdldddxuwdlDnn") {
   NEED(a[8].columns == a[0].columns && a[9].n == a[8].rows && a[10].n == a[8].rows && a[8].rows == cells.n)
   NEED(ascending(&a[14], n_blocks) && a[16].n == BLOCK * n_blocks && in_range(&a[9], a[14].n - 1))
   NEED(a[11].n == 0 || (a[11].columns == a[8].columns && a[12].n == a[11].rows * a[11].deep * a[11].deep))
+  NEED(a[11].n == 0 || a[11].deep <= DIMS)
   NEED(a[18].n == a[0].rows * m && in_range(&a[17], m) && a[19].i >= 0 && a[20].i <= a[1].n)
   double *row = zeros(c, (m + BLOCK - 1) / BLOCK * BLOCK, 8);
   if (row) heat_rows(c, &cells, row);
