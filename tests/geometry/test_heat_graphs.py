@@ -222,7 +222,9 @@ def test_curvature_delays_a_gaussian_step(curvature):
     assert time / (s2 / 4) - 1 == pytest.approx(-2 * curvature * s2 / 12, abs=s2**2)
 
 
-@pytest.mark.parametrize("metric", [FlatTorus(2), ProductSpace(FlatTorus(1), FlatTorus(1))], ids=["torus", "product"])
+@pytest.mark.parametrize(
+    "metric", [FlatTorus(2), ProductSpace(FlatTorus(1), FlatTorus(1))], ids=["torus", "product"]
+)
 def test_steps_along_a_flat_metric_last_as_long_as_they_say_although_they_are_cut_off(metric):
     points = FlatTorus(2).grid(1600)
     graph = heat_graph(points, 0.004, metric=metric, n_steps=8, volumes=np.full(len(points), 1 / len(points)))

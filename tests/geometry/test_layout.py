@@ -12,12 +12,13 @@ from manifoldrf.geometry.curves import CurveSpace, trace_curves
 from manifoldrf.geometry.edges import Edge, find_edge
 from manifoldrf.geometry.heat import space_of
 from manifoldrf.geometry.layout import CloudSpace, EvenNodes
+from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.geometry.patches import Patches, patch_tangents, quadratic_terms
 from manifoldrf.geometry.spaces import PointSpace, step_reach
 
 
 def edge_of(points, spacing=0.03):
-    return find_edge(points, None, points.shape[1], spacing)
+    return find_edge(NeighborSearch(points), None, points.shape[1], spacing)
 
 
 def laid_out(points, s2=0.01):

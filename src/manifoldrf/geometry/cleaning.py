@@ -6,6 +6,7 @@ Gaussian, equally in all normal directions, and equally far for patches of any w
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,17 +28,17 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.csr import components_of
-from manifoldrf.geometry.neighbors import NeighborSearch, estimate_dimension
+from manifoldrf.geometry.neighbors import NeighborSearch, estimate_dimension, farthest_first
 from manifoldrf.geometry.patches import (
+    BLENDED,
     MOST_NEIGHBORS,
     PER_COEFFICIENT,
     RANGE,
     ROBUST,
     LocalSurface,
     fit_patches,
-    fit_surface,
     n_terms,
-    patch_offsets,
+    squares_off,
 )
 
 __all__ = ["CleanCloud", "clean_cloud"]
@@ -101,6 +102,11 @@ class CleanCloud:
     n_merged: int = 0
     n_outliers: int = 0
 
+    @cached_property
+    def search(self) -> NeighborSearch:
+        """Over the points."""
+        return NeighborSearch(self.points)
+
     def __str__(self) -> str:
         parts = [f"dimension {self.dim}" if self.structured else f"no clear dimension, about {self.dim}"]
         if self.noise_std:
@@ -157,7 +163,7 @@ def clean_cloud(
     if dim is not None:
         check_integer(dim, "dim", 1, given.shape[1])
     origin, axes = _span(given)
-    inside = _distinct(np.ascontiguousarray((given - origin) @ axes))
+    inside = _unique_rows(np.ascontiguousarray((given - origin) @ axes))
     n, n_axes = inside.shape
     most = _ENOUGH_POINTS if n_axes <= _FEW_COORDINATES else _ENOUGH_WIDE_POINTS
     if n > most:
@@ -191,7 +197,7 @@ def clean_cloud(
     )
 
 
-def _distinct(points: FloatArray) -> FloatArray:
+def _unique_rows(points: FloatArray) -> FloatArray:
     """The points without equal ones."""
     return np.unique(points, axis=0) if len(np.unique(points[:, 0])) < len(points) else points
 
@@ -203,7 +209,7 @@ def merge_copies(points: FloatArray) -> FloatArray:
     and more points must be three times smaller than that distance, pairs eight times: random points have such
     pairs.
     """
-    points = _distinct(points)
+    points = _unique_rows(points)
     k = min(13, len(points)) - 1
     if k < 2:
         return points
@@ -272,34 +278,37 @@ class _Shape(NamedTuple):
 
 
 class _Neighborhoods(NamedTuple):
-    """Neighbours of some points: squared distances (m, k) and offsets (m, k, D)."""
+    """Neighbours of some points of a cloud."""
 
-    squares: FloatArray
-    offsets: FloatArray
+    search: NeighborSearch  # over the cloud
+    order: IntArray  # its points as if drawn at random, always the same
+    squares: FloatArray  # (m, k), of distances
+    offsets: FloatArray  # (m, k, D)
 
 
 def _examine(search: NeighborSearch, noise_std: float | str, dim: int | None) -> _Shape | None:  # noqa: C901
     """The smallest dimension that explains the cloud, with its noise; None if none does."""
     n, n_axes = search.points.shape
-    parts = [search]  # noise that is wider than many spacings is seen by fewer points
-    while isinstance(noise_std, str) and len(parts[-1].points) >= 1000:
-        some = np.sort(_some(parts[-1], len(parts[-1].points) // 4))
-        parts.append(NeighborSearch(np.ascontiguousarray(parts[-1].points[some]), None, search.n_jobs))
-    seen = [(part, _neighborhoods(part)) for part in parts]
+    whole = _neighborhoods(search)
+    parts = [whole]  # noise that is wider than many spacings is seen by fewer points
+    while isinstance(noise_std, str) and len(parts[-1].order) >= 1000:
+        some = np.sort(parts[-1].order[: len(parts[-1].order) // 4])
+        points = np.ascontiguousarray(parts[-1].search.points[some])
+        parts.append(_neighborhoods(NeighborSearch(points, None, search.n_jobs)))
     for d in [dim] if dim is not None else range(1, min(n_axes, MOST_DIMS) + 1):
         if n < 4 * PER_COEFFICIENT * n_terms(d) or d > MOST_DIMS:
             return None
         if d == n_axes:
-            return _Shape(d, 0.0, _bandwidth(seen[0][1], d, 0.0)) if dim or _is_solid(seen[0][1]) else None
+            return _Shape(d, 0.0, _bandwidth(whole, d, 0.0)) if dim or _is_solid(whole) else None
         if not isinstance(noise_std, str):
-            shape = _Shape(d, float(noise_std), _bandwidth(seen[0][1], d, float(noise_std)))
-            if dim is not None or _extends(seen[0][1], shape):
+            shape = _Shape(d, float(noise_std), _bandwidth(whole, d, float(noise_std)))
+            if dim is not None or _extends(whole, shape):
                 return shape
             continue
-        for part, near in seen:
-            found = _noise_for(part, near, d, certain=dim is not None and part is parts[-1])
+        for near in parts:
+            found = _noise_for(near, d, certain=dim is not None and near is parts[-1])
             if found is not None:
-                return found if found.noise_std else found._replace(h2=_bandwidth(seen[0][1], d, 0.0))
+                return found if found.noise_std else found._replace(h2=_bandwidth(whole, d, 0.0))
     return None
 
 
@@ -320,12 +329,12 @@ def _is_solid(near: _Neighborhoods) -> bool:
     return n_axes == 1 or bool(variances[-1] > 0.3 * variances[:-1].mean())
 
 
-def _noise_for(search: NeighborSearch, near: _Neighborhoods, dim: int, *, certain: bool) -> _Shape | None:
+def _noise_for(near: _Neighborhoods, dim: int, *, certain: bool) -> _Shape | None:
     """The noise if the space had this dimension; None if what is off the patches is neither small nor noise."""
-    n_axes = search.points.shape[1]
-    sigma, normal_axes = 0.0, n_axes - dim
+    points = near.search.points
+    at, sigma, normal_axes = points[near.order[:600]], 0.0, points.shape[1] - dim
     # As many neighbours as are looked at; and a patch that is nearly as wide as the cloud shows no surface in it.
-    extent2 = float(search.points.var(axis=0).sum())
+    extent2 = float(points.var(axis=0).sum())
     widest = min(float(np.median(near.squares[:, -1])) / 2, 0.16 * extent2)
     least = _bandwidth(near, dim, 0.0)
     while not certain and least < widest and not _extends(near, _Shape(dim, 0.0, least)):
@@ -334,7 +343,7 @@ def _noise_for(search: NeighborSearch, near: _Neighborhoods, dim: int, *, certai
         h2 = max(least, _bandwidth(near, dim, sigma))
         if not certain and not _extends(near, _Shape(dim, sigma, h2)):
             return None
-        squares = _left_out_squares(search, dim, h2)
+        squares = squares_off(fit_patches(near.search, at, dim, h2, leave_out=True), at)
         before, sigma = sigma, _robust_std(squares, normal_axes)
         exact = sigma < 0.02 * np.sqrt(h2)
         # More than a quarter far off are not outliers: one side of a thin wall is not the surface.
@@ -346,7 +355,8 @@ def _noise_for(search: NeighborSearch, near: _Neighborhoods, dim: int, *, certai
         if abs(sigma - before) < 0.1 * sigma:
             break
     # Wider patches show the same noise, but miss a bent surface by h^3.
-    steady = _robust_std(_left_out_squares(search, dim, 2 * h2), normal_axes) < 1.15 * sigma
+    wider = squares_off(fit_patches(near.search, at, dim, 2 * h2, leave_out=True), at)
+    steady = _robust_std(wider, normal_axes) < 1.15 * sigma
     small = sigma < 0.1 * np.sqrt(h2)
     if not (small or certain or (steady and _is_noise(squares, near, _Shape(dim, sigma, h2)))):
         return None
@@ -375,14 +385,10 @@ def _neighborhoods(search: NeighborSearch) -> _Neighborhoods:
     """Neighbours of some points of a cloud: fewer points if they have many coordinates, to bound memory."""
     points = search.points
     count = int(np.clip(2**23 // (MOST_NEIGHBORS * points.shape[1]), 24, 200))
-    at = points[_some(search, count)]
+    order = generator(0, "cloud.some").permutation(len(points))
+    at = points[order[:count]]
     distances, near = search.knn(at, min(MOST_NEIGHBORS, len(points)))
-    return _Neighborhoods(distances**2, points[near] - at[:, None])
-
-
-def _some(search: NeighborSearch, n: int) -> IntArray:
-    """Positions of some points, always the same."""
-    return generator(0, "cloud.some").permutation(len(search.points))[:n]
+    return _Neighborhoods(search, order, distances**2, points[near] - at[:, None])
 
 
 def _bandwidth(near: _Neighborhoods, dim: int, sigma: float) -> float:
@@ -410,13 +416,6 @@ def _local_variances(near: _Neighborhoods, h2: float) -> FloatArray:
     turned = centred.transpose(0, 2, 1)
     found = np.linalg.eigvalsh(turned @ centred if turned.shape[1] <= turned.shape[2] else centred @ turned)
     return np.asarray(np.median(found, axis=0)[::-1])
-
-
-def _left_out_squares(search: NeighborSearch, dim: int, h2: float) -> FloatArray:
-    """Squared distances of some points to the patch through their neighbours."""
-    at = search.points[_some(search, 600)]
-    patches = fit_patches(search, at, dim, h2, leave_out=True)
-    return np.asarray((patch_offsets(patches, at) ** 2).sum(axis=1))
 
 
 def _robust_std(squares: FloatArray, normal_axes: int) -> float:
@@ -451,12 +450,16 @@ def _surface_through(search: NeighborSearch, shape: _Shape) -> LocalSurface:
             origin, axes = mean, np.ascontiguousarray(vectors[:, held])
             search = NeighborSearch(np.ascontiguousarray((points - origin) @ axes), None, search.n_jobs)
             h2 = _bandwidth(_neighborhoods(search), dim, sigma)
-    at = search.points[_some(search, 200)]
+    order = generator(0, "cloud.some").permutation(n)
+    at = search.points[order[:200]]
     inside = float(np.median(search.tree.query_ball_point(at, np.sqrt(-np.log(RANGE) * h2), return_length=True)))
     if inside > MOST_NEIGHBORS:  # a random part is enough for patches of this width
-        part = np.sort(_some(search, int(n * MOST_NEIGHBORS / inside)))
+        part = np.sort(order[: int(n * MOST_NEIGHBORS / inside)])
         search = NeighborSearch(np.ascontiguousarray(search.points[part]), None, search.n_jobs)
-    return fit_surface(search, origin, axes, dim, h2, sigma)
+    chosen, radii = farthest_first(search.points, tree=search.tree, first=0)
+    enough = np.count_nonzero(radii > 0.6 * np.sqrt(h2))  # patches must overlap
+    centres = search.points[chosen[: max(enough, min(BLENDED, len(chosen)))]]
+    return LocalSurface(NeighborSearch(centres), origin, axes, *fit_patches(search, centres, dim, h2), sigma)
 
 
 def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatArray]:

@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry.csr import components_of
-from manifoldrf.geometry.neighbors import farthest_first
+from manifoldrf.geometry.neighbors import NeighborSearch, farthest_first
 from manifoldrf.geometry.patches import LocalSurface
 
 _SAME_FACE = 0.8  # cosines between normals
@@ -117,7 +117,7 @@ def _lengths(vectors: FloatArray) -> FloatArray:
 
 
 def find_edge(
-    points: FloatArray,
+    search: NeighborSearch,
     surface: LocalSurface | None,
     dim: int,
     spacing: float,
@@ -132,7 +132,8 @@ def find_edge(
 
     Parameters
     ----------
-    points : array of shape (n, D)
+    search : NeighborSearch
+        Over the points.
     surface : LocalSurface or None
         Through the points; None if they fill all coordinates.
     dim : int
@@ -143,17 +144,17 @@ def find_edge(
     noise_std : float
         Noise that the points had along the space, too, which blurs the edge.
     """
+    points = search.points
     n, n_axes = points.shape
     if n > 16_000:  # a quarter shows whether there is an edge
-        some = points[np.random.default_rng(0).permutation(n)[: n // 4]]
+        some = NeighborSearch(points[np.random.default_rng(0).permutation(n)[: n // 4]])
         if not len(find_edge(some, surface, dim, spacing, n_jobs, noise_std=noise_std).places):
             return Edge.none(dim, n_axes)
     frames, widest = np.broadcast_to(np.eye(n_axes), (n, n_axes, n_axes)), np.full(n, np.inf)
     if surface is not None:  # windows are smaller than the radius of curvature
         frames, widest = surface.tangents(points), surface.radii(points)
-    tree = cKDTree(points)
     k = min(n - 1, 50 if dim == 2 else 80)
-    d, near = tree.query(points, k + 1, workers=n_jobs)
+    d, near = search.knn(points, k + 1, n_jobs)
     d, near = d[:, 1:], near[:, 1:]
     fewest = 16 if dim == 2 else 64  # fewer may lie on one side by chance
     radii = np.clip(widest, d[:, min(fewest, k - 1)], d[:, -1])
@@ -187,7 +188,7 @@ def find_edge(
     normals = np.einsum("nda,na->nd", F, outward)
     # Where only the density falls, there are points further out.
     further = points[open_] + ((depths + 0.7 + 2 * blur) * radii)[:, None] * normals
-    empty = tree.query(further, workers=n_jobs)[0] > 0.55 * radii
+    empty = search.tree.query(further, workers=n_jobs)[0] > 0.55 * radii
     found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0)) & empty
     normals = normals[found]
     places = points[open_][found] + (depths * radii)[found][:, None] * normals

@@ -31,14 +31,7 @@ from manifoldrf._validation import (
 from manifoldrf.geometry.cleaning import CleanCloud, clean_cloud
 from manifoldrf.geometry.csr import check_amounts, make_csr, scaled_both_ends
 from manifoldrf.geometry.curves import CurveSpace, trace_curves
-from manifoldrf.geometry.graphs import (
-    DROP_THEM,
-    AbstractExtension,
-    Graph,
-    check_positive_float,
-    report_problems,
-    translated,
-)
+from manifoldrf.geometry.graphs import AbstractExtension, Graph, check_positive_float, report_problems, translated
 from manifoldrf.geometry.layout import CloudSpace
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.mesh_space import MeshSpace
@@ -128,14 +121,14 @@ def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
         if curve is not None:
             return CurveSpace(cloud.points, float(curve.lengths.sum()), cloud, curve)
     if cloud.structured and 1 < cloud.dim <= 3 and len(cloud.points) >= 60:
-        return CloudSpace(cloud.points, cloud.dim, cloud, n_jobs)
+        return CloudSpace(cloud.points, cloud.dim, cloud)
     places = cloud.points @ cloud.axes.T + cloud.origin
     if len(places) > MOST_NODES:
         places = places[thin(places, MOST_NODES // 2)]
     return PointSpace(np.ascontiguousarray(places), cloud.dim, None, None, n_jobs, cloud)
 
 
-def _some(n: int) -> IntArray:
+def _half(n: int) -> IntArray:
     """Half of n points, more of few, which would not show the space."""
     return np.sort(generator(0, "cloud.half").permutation(n)[: n // 2 if n >= 400 else 3 * n // 4])
 
@@ -147,10 +140,10 @@ def half_of(space: AbstractSpace, n_jobs: int) -> AbstractSpace:
     """
     cloud = space.cloud
     if isinstance(space, PointSpace):
-        return replace(space, points=space.points[_some(len(space.points))]) if space.volumes is None else space
+        return replace(space, points=space.points[_half(len(space.points))]) if space.volumes is None else space
     if cloud is None:
         return space
-    some = _some(len(cloud.raw))
+    some = _half(len(cloud.raw))
     half = clean_cloud(cloud.raw[some], noise_std=cloud.noise_std, dim=cloud.dim, n_jobs=n_jobs)
     origin, axes = cloud.origin + cloud.axes @ half.origin, cloud.axes @ half.axes
     return _space_through(replace(half, origin=origin, axes=axes), n_jobs)
@@ -248,7 +241,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
     extension = HeatExtension(nodes, radius, s2, factors, mu)
     graph = Graph(affinity, nodes.points, nodes.metric, extension, mu, time / steps, steps)
-    report_problems(graph, "a larger t, more points, or on a mesh parts that share vertices", None, DROP_THEM)
+    report_problems(graph, "a larger t, more points, or on a mesh parts that share vertices")
     return graph
 
 

@@ -33,7 +33,7 @@ from manifoldrf.geometry.neighbors import (
 from manifoldrf.geometry.patches import LocalSurface, along, fit_patches, patch_tangents
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
-_PUSHED_BY = {1: 4, 2: 12, 3: 24}  # nearest nodes that push, by dimension
+_PUSHED_BY = {2: 12, 3: 24}  # nearest nodes that push, by dimension
 # Share of a step beyond its reach, by dimension. In three most nodes are far out: with a reach of 8.2 s2 instead
 # of 10.3 steps go to a third less, and kernels of clouds are as exact. Named manifolds, more exact, keep 10.3.
 _TAILS = {2: float(np.exp(-9.0)), 3: float(np.exp(-7.0))}
@@ -48,12 +48,11 @@ class CloudSpace(AbstractSpace):
     points: FloatArray
     dim: int
     cloud: CleanCloud
-    n_jobs: int = 1
 
     @cached_property
     def volume(self) -> float:  # type: ignore[override]
         """From the density of the points."""
-        return Sampling.of_cloud(NeighborSearch(self.points, None, self.n_jobs), self.dim, "X").volume
+        return Sampling.of_cloud(self.cloud.search, self.dim, "X").volume
 
     @cached_property
     def curvature(self) -> float:  # type: ignore[override]
@@ -63,27 +62,28 @@ class CloudSpace(AbstractSpace):
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes on the surface through the points."""
-        cloud, points, dim = self.cloud, self.points, self.dim
-        edge = find_edge(points, cloud.surface, dim, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
+        cloud, dim = self.cloud, self.dim
+        edge = find_edge(cloud.search, cloud.surface, dim, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
         # Random close packings are looser than lattices: so many times the spacing gives the same density.
-        inner = even_points(points, cloud.surface, edge, dim, {2: 1.07, 3: 1.12}[dim] * spacing, n_jobs)
+        inner = even_points(cloud.search, cloud.surface, edge, dim, {2: 1.07, 3: 1.12}[dim] * spacing, n_jobs)
         r, reach, layers = inner.shape[1], step_reach(s2, dim, _TAILS[dim]), None
         images, own = edge.images(inner, reach)
         frames, ricci = np.zeros((0, r, dim)), np.zeros((0, dim, dim))
         if r > dim:
-            frames, ricci = curvature_at(inner, dim, spacing, n_jobs)
-            layers = find_layers(inner, reach, s2, n_jobs)
+            search = NeighborSearch(inner, None, n_jobs)
+            frames, ricci = curvature_at(search, dim, spacing)
+            layers = find_layers(search, reach, s2)
         noisy = cloud.surface if cloud.noise_std else None
         return EvenNodes(inner, dim, images, own, frames, ricci, cloud.origin, cloud.axes, noisy, layers)
 
 
 def even_points(
-    points: FloatArray, surface: LocalSurface | None, edge: Edge, dim: int, spacing: float, n_jobs: int
+    search: NeighborSearch, surface: LocalSurface | None, edge: Edge, dim: int, spacing: float, n_jobs: int
 ) -> FloatArray:
     """Points at a spacing on the surface through a cloud, or inside a cloud that fills its coordinates."""
-    tree = cKDTree(points)
+    points, tree = search.points, search.tree
     n, n_axes = points.shape
-    few, many = (min(n - 1, k[min(dim, 3)]) for k in ({1: 4, 2: 8, 3: 12}, {1: 6, 2: 14, 3: 24}))
+    few, many = (min(n - 1, k) for k in {2: (8, 14), 3: (12, 24)}[dim])
     local = tree.query(points, few + 1, workers=n_jobs)[0][:, few]
     rng = generator(0, "even nodes")
 
@@ -101,7 +101,7 @@ def even_points(
             (d[:, 0] < 1.5 * local[near[:, 0]]) & (ahead | (one_sided < 0.35)) & (depths >= 0.25 * spacing).all(1)
         )
 
-    order, apart = farthest_first(points)
+    order, apart = farthest_first(points, tree=tree)
     nodes = project(points[order[apart > _CLOSEST * spacing]])
     active = nodes  # nodes around which there may be room
     for _ in range(15):
@@ -294,14 +294,13 @@ class Layers:
         return Steps(steps.rows[keep], steps.nodes[keep], squares)
 
 
-def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> Layers | None:
+def find_layers(search: NeighborSearch, radius: float, s2: float) -> Layers | None:
     """The layers of a space, if steps would jump between them; else None.
 
     Two nodes are on different layers if the path along near neighbours is more than twice as long as the straight
     line (half a circle is 1.57 times its diameter).
     """
-    n = len(points)
-    search = NeighborSearch(points, None, n_jobs)
+    points, n = search.points, len(search.points)
     distances, near = without_self(*search.knn(points, min(12, n - 1) + 1))
     k = near.shape[1]
     lengths = np.maximum(distances.ravel(), np.finfo(np.float64).tiny)
@@ -314,7 +313,7 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
         """Pairs from some nodes within the reach of a step, and which of them are far from each other on paths."""
         found = search.within(points[starts], radius)
         blocks = np.array_split(starts, max(1, len(starts) // 1000))
-        balls = quick_map(partial(balls_along_edges, edges, limit=limit), blocks, n_jobs)
+        balls = quick_map(partial(balls_along_edges, edges, limit=limit), blocks, search.n_jobs)
         counts, columns, paths = (np.concatenate(part) for part in zip(*balls, strict=True))
         rows = np.repeat(np.arange(len(starts)), counts)
         # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
@@ -336,11 +335,12 @@ def find_layers(points: FloatArray, radius: float, s2: float, n_jobs: int) -> La
     return Layers(NeighborSearch(points), sparse.csr_array(joined))
 
 
-def curvature_at(points: FloatArray, dim: int, spacing: float, n_jobs: int) -> tuple[FloatArray, FloatArray]:
+def curvature_at(search: NeighborSearch, dim: int, spacing: float) -> tuple[FloatArray, FloatArray]:
     """Tangents (n, D, dim) and Ricci curvature (n, dim, dim) at nodes, from quadratics through those around."""
+    points = search.points
     n, n_axes = points.shape
     width = (2.2 if dim < 3 else 1.7) * spacing  # in three dimensions 2.2 would reach 400 nodes, no more exactly
-    patches = fit_patches(NeighborSearch(points, None, n_jobs), points, dim, width**2)
+    patches = fit_patches(search, points, dim, width**2)
     second_form = np.zeros((n, dim, dim, n_axes))
     for m, (a, b) in enumerate(zip(*np.triu_indices(dim), strict=True)):
         bend = patches.bends[:, 1 + dim + m] / patches.widths[:, None] ** 2

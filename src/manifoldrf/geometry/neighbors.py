@@ -157,8 +157,21 @@ class NeighborSearch:
         if not len(queries):
             return Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         cells = self.cells(radius) if self.metric is None else None
-        if cells is not None:
-            return _pairs_in_cells(np.ascontiguousarray(queries), cells, threads)
+        if cells is not None:  # pairs are counted first, then listed, a few queries per task
+            n, places = len(queries), np.ascontiguousarray(queries)
+            found, columns, distances = np.zeros(n, np.int64), np.zeros(0, np.int64), np.zeros(0)
+            spans = list(pairwise([*range(0, n, _QUERIES_AT_ONCE), n]))
+
+            def work(span: tuple[int, int]) -> None:
+                loops.list_neighbors(places, *cells, found, columns, distances, *span)
+
+            quick_map(work, spans, threads)
+            counts = found.copy()
+            if total := int(counts.sum()):
+                found = np.cumsum(counts) - counts
+                columns, distances = np.zeros(total, np.int64), np.zeros(total)
+                quick_map(work, spans, threads)
+            return Pairs(np.repeat(np.arange(n), counts), columns, distances)
         parts = quick_map(
             lambda start: self._within_chunk(queries[start : start + _CHUNK], radius, start, threads),
             range(0, len(queries), _CHUNK),  # for any number of threads: the order within a row depends on it
@@ -229,24 +242,6 @@ def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, 
     own = columns == np.arange(n)[:, None]
     own[~own.any(axis=1), width - 1] = True
     return distances[~own].reshape(n, width - 1), columns[~own].reshape(n, width - 1)
-
-
-def _pairs_in_cells(queries: FloatArray, cells: Cells, n_jobs: int) -> Pairs:
-    """Pairs by cells: counted first, then listed, a few queries per task."""
-    n = len(queries)
-    found, columns, distances = np.zeros(n, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    spans = list(pairwise([*range(0, n, _QUERIES_AT_ONCE), n]))
-
-    def work(span: tuple[int, int]) -> None:
-        loops.list_neighbors(queries, *cells, found, columns, distances, *span)
-
-    quick_map(work, spans, n_jobs)
-    counts = found.copy()
-    if total := int(counts.sum()):
-        found = np.cumsum(counts) - counts
-        columns, distances = np.zeros(total, np.int64), np.zeros(total)
-        quick_map(work, spans, n_jobs)
-    return Pairs(np.repeat(np.arange(n), counts), columns, distances)
 
 
 def make_cells(points: FloatArray, size: float) -> Cells | None:
@@ -377,14 +372,20 @@ def thin(points: ArrayLike, n: int) -> IntArray:
     return farthest_first(np.ascontiguousarray(cloud), check_integer(n, "n", 1, len(cloud)))[0]
 
 
-def farthest_first(cloud: FloatArray, n: int | None = None) -> tuple[IntArray, FloatArray]:
-    """The first n (by default all) farthest points, and the distance of each to those before it."""
-    order = cKDTree(cloud, leafsize=_LEAF).indices.astype(np.int64)
-    centre = cloud.mean(axis=0)
-    # Some rows at a time, as a cloud may be as large as memory.
-    gaps = [np.linalg.norm(cloud[k : k + _ROWS] - centre, axis=1) for k in range(0, len(cloud), _ROWS)]
-    outermost = int(np.argmax(np.concatenate(gaps)))
-    return farthest_points(cloud, order, _LEAF, n or len(cloud), outermost)
+def farthest_first(
+    cloud: FloatArray, n: int | None = None, *, tree: Any = None, first: int | None = None
+) -> tuple[IntArray, FloatArray]:
+    """The first n (by default all) farthest points, and the distance of each to those before it.
+
+    A k-d tree of the cloud is used if it is given, and the point to begin with.
+    """
+    tree = cKDTree(cloud, leafsize=_LEAF) if tree is None else tree
+    if first is None:
+        centre = cloud.mean(axis=0)
+        # Some rows at a time, as a cloud may be as large as memory.
+        gaps = [np.linalg.norm(cloud[k : k + _ROWS] - centre, axis=1) for k in range(0, len(cloud), _ROWS)]
+        first = int(np.argmax(np.concatenate(gaps)))
+    return farthest_points(cloud, tree.indices.astype(np.int64), tree.leafsize, n or len(cloud), first)
 
 
 def sample_blocks(table: Any, name: str) -> Any:

@@ -6,7 +6,6 @@ from itertools import combinations_with_replacement, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
@@ -14,13 +13,13 @@ from manifoldrf._random import generator
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_real, reject
 from manifoldrf.geometry.csr import check_arrays, check_shape
-from manifoldrf.geometry.neighbors import NeighborSearch, farthest_points
+from manifoldrf.geometry.neighbors import NeighborSearch
 
 PER_COEFFICIENT = 3.0  # effective neighbours for each coefficient of a patch
 MOST_NEIGHBORS = 400  # that a patch is fitted to
 RANGE = 0.01  # weights below are not used
 ROBUST = 9.0  # squared distances to the patch over their median beyond which neighbours lose weight
-_BLENDED = 8  # patches around a query whose results are averaged
+BLENDED = 8  # patches around a query whose results are averaged
 _LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
 _QUERIES_AT_ONCE = 2048  # moved by one task
 
@@ -106,7 +105,7 @@ class LocalSurface:
         inside = along(self.axes, queries - self.origin)
         found = np.zeros(queries.shape)
         spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
-        distances, near = self.centres.knn(inside, min(_BLENDED, len(self.means)), n_jobs)
+        distances, near = self.centres.knn(inside, min(BLENDED, len(self.means)), n_jobs)
         # The tree returns an index beyond the last where squared distances overflow.
         near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.means) - 1)
         given = inside, near, np.ascontiguousarray(distances), *patches, _LARGEST_COORDINATE, self.origin, self.axes
@@ -140,18 +139,6 @@ class Patches(NamedTuple):
     frames: FloatArray
     bends: FloatArray
     widths: FloatArray
-
-
-def fit_surface(
-    search: NeighborSearch, origin: FloatArray, axes: FloatArray, dim: int, h2: float, noise_std: float
-) -> LocalSurface:
-    """The surface through points in the coordinates along the axes, by patches of a squared bandwidth."""
-    points = search.points
-    order = cKDTree(points).indices.astype(np.int64)
-    chosen, radii = farthest_points(points, order, 16, len(points), 0)
-    enough = np.count_nonzero(radii > 0.6 * np.sqrt(h2))  # patches must overlap
-    centres = points[chosen[: max(enough, min(_BLENDED, len(points)))]]
-    return LocalSurface(NeighborSearch(centres), origin, axes, *fit_patches(search, centres, dim, h2), noise_std)
 
 
 def quadratic_terms(along: FloatArray) -> FloatArray:
@@ -217,13 +204,14 @@ def _fit_block(
     return means, frames, bends, unit[:, 0, 0]
 
 
-def patch_offsets(patches: Patches, points: FloatArray) -> FloatArray:
-    """Offset of each point from its own patch, shape (n, r)."""
+def squares_off(patches: Patches, points: FloatArray) -> FloatArray:
+    """Squared distance of each point to its own patch."""
     offsets = points - patches.means
     along = np.einsum("nd,ndk->nk", offsets, patches.frames)
     inside = np.clip(along / patches.widths[:, None], -_LARGEST_COORDINATE, _LARGEST_COORDINATE)
     bent = np.einsum("np,npd->nd", quadratic_terms(inside), patches.bends)
-    return np.asarray(offsets - np.einsum("ndk,nk->nd", patches.frames, along) - bent)
+    offsets = offsets - np.einsum("ndk,nk->nd", patches.frames, along) - bent
+    return np.asarray((offsets**2).sum(axis=1))
 
 
 def patch_tangents(patches: Patches, points: FloatArray) -> FloatArray:
