@@ -18,7 +18,7 @@ from bench_clouds import Setting
 from scipy import sparse
 
 from manifoldrf import Sphere, heat_graph, relative_error
-from manifoldrf.geometry import clean_cloud, cleaning, curves, edges, heat, layout, patches, spaces
+from manifoldrf.geometry import clean_cloud, cleaning, curves, heat, layout, patches, spaces
 
 SPACES, SPHERE = known.SPACES, Sphere()
 CLOUDS = [  # quick ones first
@@ -76,27 +76,27 @@ MECHANISMS = {
     "patches: wider where points are sparse": (patches._fit_block, "squares[:, needed] / 2", "0 * squares[:, 0]"),
     "patches: last neighbour fades out": (patches._fit_block, "weights - weights[:, -1:]", "weights"),
     "patches: ridge": (patches._fit_block, "1e-3", "0"),
-    "patches: blended (2 instead of 8)": (patches.LocalSurface.project, "min(_BLENDED,", "min(2,"),
-    "edges: found": (edges.find_edge, "points.shape\n", "points.shape\n    return Edge.none(dim, n_axes)\n"),
-    "edges: directions turned": (edges.find_edge, "[outward, *_turns(outward, dim)]", "[outward]"),
-    "edges: normals averaged": (edges.find_edge, "normals = mean / _lengths(mean)", "pass"),
-    "edges: windows within the curvature": (edges.find_edge, "surface.radii(points)", "widest"),
-    "edges: other layers not seen": (edges.find_edge, "& (_lengths(flat)[..., 0] > 0.7 * d)", ""),
+    "patches: blended (2 instead of 8)": (patches.LocalSurface.project, "min(BLENDED,", "min(2,"),
+    "edges: found": (patches.find_edge, "points.shape\n", "points.shape\n    return Edge.none(dim, n_axes)\n"),
+    "edges: directions turned": (patches.find_edge, "[outward, *_turns(outward, dim)]", "[outward]"),
+    "edges: normals averaged": (patches.find_edge, "normals = mean / _lengths(mean)", "pass"),
+    "edges: windows within the curvature": (patches.find_edge, "surface.radii(points)", "widest"),
+    "edges: other layers not seen": (patches.find_edge, "& (_lengths(flat)[..., 0] > 0.7 * d)", ""),
     "edges: lengths as in space": (
-        edges.find_edge,
+        patches.find_edge,
         "np.minimum(d / _lengths(flat)[..., 0], 1.5)",
         "np.ones_like(d)",
     ),
-    "edges: blur by noise": (edges.find_edge, "blur = noise_std / radii", "blur = 0 / radii"),
-    "edges: close to their points": (edges.find_edge, "depths < 0.4", "depths < 9"),
-    "edges: few points beyond": (edges.find_edge, "& (beyond <= 2 + 0.05 * k * (noise_std > 0))", ""),
-    "edges: nothing further out": (edges.find_edge, "& empty", ""),
-    "edges: one gap further out": (edges._window_depth, "rank * (outer + _BEHIND)", "0 * outer"),
-    "edges: smoothing": (edges._smooth_edge, "np.linalg.solve(matrix,", "0 * np.linalg.solve(matrix,"),
-    "edges: quadratic (lines instead)": (edges._smooth_edge, "1e-3 *", "np.where(inner > across, 1e9, 1e-3) *"),
-    "edges: several faces at corners": (edges.Edge.faces, "_OTHER_FACE[self.dim]", "-2"),
-    "edges: other layers beside a point": (edges.Edge.faces, "flat > 0.5 * d**2", "True"),
-    "edges: images of images": (edges.Edge.images, "images.copy()", "images[:1]"),
+    "edges: blur by noise": (patches.find_edge, "blur = noise_std / radii", "blur = 0 / radii"),
+    "edges: close to their points": (patches.find_edge, "depths < 0.4", "depths < 9"),
+    "edges: few points beyond": (patches.find_edge, "& (beyond <= 2 + 0.05 * k * (noise_std > 0))", ""),
+    "edges: nothing further out": (patches.find_edge, "& empty", ""),
+    "edges: one gap further out": (patches._window_depth, "rank * (outer + _BEHIND)", "0 * outer"),
+    "edges: smoothing": (patches._smooth_edge, "np.linalg.solve(matrix,", "0 * np.linalg.solve(matrix,"),
+    "edges: quadratic (lines instead)": (patches._smooth_edge, "1e-3 *", "np.where(inner > across, 1e9, 1e-3) *"),
+    "edges: several faces at corners": (patches.Edge.faces, "_OTHER_FACE[self.dim]", "-2"),
+    "edges: other layers beside a point": (patches.Edge.faces, "flat > 0.5 * d**2", "True"),
+    "edges: images of images": (patches.Edge.images, "images.copy()", "images[:1]"),
     "nodes: new ones in gaps": (layout.even_points, "range(15)", "range(0)"),
     "nodes: relaxation": (layout.even_points, "range(_ROUNDS)", "range(0)"),
     "nodes: pushed by images": (layout.even_points, "edge.images(nodes, 2.5 * spacing)[0]", "nodes[:0]"),

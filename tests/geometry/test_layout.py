@@ -9,11 +9,10 @@ from benchmarks.known_spaces import SPACES
 from manifoldrf import MobiusStrip, Sphere, Torus, heat_graph
 from manifoldrf.geometry import clean_cloud
 from manifoldrf.geometry.curves import CurveSpace, trace_curves
-from manifoldrf.geometry.edges import Edge, find_edge
 from manifoldrf.geometry.heat import space_of
 from manifoldrf.geometry.layout import CloudSpace, EvenNodes
 from manifoldrf.geometry.neighbors import NeighborSearch
-from manifoldrf.geometry.patches import Patches, patch_tangents, quadratic_terms
+from manifoldrf.geometry.patches import Edge, Patches, find_edge, patch_tangents, quadratic_terms
 from manifoldrf.geometry.spaces import PointSpace, step_reach
 
 

@@ -21,7 +21,6 @@ from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_arrays, check_csr, check_numbers, check_positions, check_shape, make_csr
-from manifoldrf.geometry.edges import Edge, find_edge
 from manifoldrf.geometry.neighbors import (
     NeighborSearch,
     Pairs,
@@ -30,7 +29,7 @@ from manifoldrf.geometry.neighbors import (
     farthest_first,
     without_self,
 )
-from manifoldrf.geometry.patches import LocalSurface, along, fit_patches, patch_tangents
+from manifoldrf.geometry.patches import Edge, LocalSurface, along, find_edge, fit_patches, patch_tangents
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
 _PUSHED_BY = {2: 12, 3: 24}  # nearest nodes that push, by dimension

@@ -12,9 +12,9 @@ from manifoldrf._codec import stored
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_spread, reject
 from manifoldrf.geometry.csr import check_arrays, check_csr, check_positions, make_csr
-from manifoldrf.geometry.edges import Edge
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, balls_along_edges, edge_lengths, farthest_first
+from manifoldrf.geometry.patches import Edge
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps, step_reach
 
 # Paths along mesh edges zigzag: they are up to about this much longer than the shortest paths of the surface.

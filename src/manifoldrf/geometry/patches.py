@@ -1,19 +1,26 @@
-"""The surface through a cloud: quadratic patches, and the map that moves points onto them."""
+"""The surface through a cloud and its edge: quadratic patches, and mirror images of nodes.
 
-from dataclasses import dataclass
+Patches are blended to a map that moves points onto the surface. Heat does not leave a space at its edge: a node at
+a distance b from the edge is joined by an image of itself, 2 b further out. Images take up what of a Gaussian would
+leave the space.
+"""
+
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations_with_replacement, pairwise
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
+from scipy.spatial import cKDTree
 
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
 from manifoldrf._random import generator
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_real, reject
-from manifoldrf.geometry.csr import check_arrays, check_shape
-from manifoldrf.geometry.neighbors import NeighborSearch
+from manifoldrf.geometry.csr import check_arrays, check_shape, components_of
+from manifoldrf.geometry.neighbors import NeighborSearch, farthest_first
 
 PER_COEFFICIENT = 3.0  # effective neighbours for each coefficient of a patch
 MOST_NEIGHBORS = 400  # that a patch is fitted to
@@ -22,6 +29,10 @@ ROBUST = 9.0  # squared distances to the patch over their median beyond which ne
 BLENDED = 8  # patches around a query whose results are averaged
 _LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
 _QUERIES_AT_ONCE = 2048  # moved by one task
+_SAME_FACE = 0.8  # cosines between normals
+_OTHER_FACE = {2: 0.7, 3: 0.5}  # by dimension: of three, normals at corners are less exact
+# The window in which the outermost points are looked for: half-width and depth, in radii of a neighbourhood.
+_ACROSS, _BEHIND = 0.5, 0.7
 
 
 def n_terms(dim: int) -> int:
@@ -247,3 +258,247 @@ def _weighted_medians(values: FloatArray, shares: FloatArray) -> FloatArray:
     rows, order = np.arange(len(values))[:, None], np.argsort(values, axis=1)
     below = (np.cumsum(shares[rows, order], axis=1) < 0.5).sum(axis=1, keepdims=True)
     return np.asarray(values[rows, order[rows, np.minimum(below, values.shape[1] - 1)]])
+
+
+# ------------------------------------------------------------------------------------------------------------ edges
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """The edge of a space, possibly of several faces; no place if the space is closed.
+
+    Attributes
+    ----------
+    places : array of shape (e, D)
+        Points of the edge.
+    normals : array of shape (e, D)
+        Outward, tangential to the space.
+    along : array of shape (e, dim - 1, D)
+        Orthonormal directions along the edge.
+    dim : int
+        Dimension of the space.
+    surface : LocalSurface, optional
+        The space itself, if it is curved.
+    """
+
+    places: FloatArray
+    normals: FloatArray
+    along: FloatArray
+    dim: int
+    surface: LocalSurface | None = None
+
+    @classmethod
+    def none(cls, dim: int, n_coordinates: int) -> "Edge":
+        """No edge."""
+        nothing = np.zeros((0, n_coordinates))
+        return cls(nothing, nothing, np.zeros((0, dim - 1, n_coordinates)), dim)
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self.places)
+
+    def faces(self, z: FloatArray, reach: float) -> tuple[FloatArray, FloatArray]:
+        """Distances (q, f) to the faces near points, positive inside, and normals (q, f, D); inf where none is.
+
+        At a corner there are several faces, at most as many as the dimension.
+        """
+        most = min(self.dim, 3)
+        depths, normals = np.full((len(z), most), np.inf), np.zeros((len(z), most, z.shape[1]))
+        if not len(self.places):
+            return depths, normals
+        k = min(24 if self.dim == 2 else 48, len(self.places))
+        d, i = self._tree.query(z, k, distance_upper_bound=reach)
+        d, i = d.reshape(len(z), k), i.reshape(len(z), k)
+        near = np.flatnonzero(np.isfinite(d[:, 0]))
+        d, i = d[near], i[near]
+        i = np.where(np.isfinite(d), i, 0)
+        N, offsets = self.normals[i], self.places[i] - z[near][:, None]  # (r, k, D)
+        heights = np.einsum("rkd,rkd->rk", offsets, N)
+        if z.shape[1] > self.dim:  # an edge of another layer is not beside a point, but above it
+            flat = heights**2 + (np.einsum("rkd,rkad->rka", offsets, self.along[i]) ** 2).sum(axis=2)
+            if self.surface is not None:  # nor is the point beside the edge
+                tangents = self.surface.tangents(z[near])
+                flat = np.minimum(flat, (np.einsum("rkd,rda->rka", offsets, tangents) ** 2).sum(axis=2))
+            d = np.where(flat > 0.5 * d**2, d, np.inf)
+        rows = np.arange(len(near))
+        for face in range(most):  # the tangent plane of the nearest place, then of others that face elsewhere
+            lead = d.argmin(axis=1)
+            here = np.isfinite(d[rows, lead])
+            depths[near[here], face] = heights[rows, lead][here]
+            normals[near[here], face] = N[rows, lead][here]
+            d = np.where(np.einsum("rkd,rd->rk", N, N[rows, lead]) < _OTHER_FACE[self.dim], d, np.inf)
+        return depths, normals
+
+    def images(self, nodes: FloatArray, reach: float) -> tuple[FloatArray, IntArray]:
+        """Mirror images of nodes in the faces near them, and the node of each."""
+        depths, normals = self.faces(nodes, reach)
+        images = [(nodes, np.arange(len(nodes)))]
+        for face in range(depths.shape[1]):
+            for places, own in images.copy():  # at corners, images of images
+                here = depths[own, face] < reach
+                j = own[here]
+                if len(j):
+                    on_face = nodes[j] + depths[j, face][:, None] * normals[j, face]
+                    beyond = np.einsum("nd,nd->n", places[here] - on_face, normals[j, face])
+                    images.append((places[here] - 2 * beyond[:, None] * normals[j, face], j))
+        places, own = (np.concatenate(part)[len(nodes) :] for part in zip(*images, strict=True))
+        return places, own
+
+    def inside(self, z: FloatArray, reach: float, margin: float) -> FloatArray:
+        """Points, those closer to a face than the margin moved inwards by at most the reach."""
+        depths, normals = self.faces(z, reach)
+        for face in range(depths.shape[1]):
+            missing = np.where(np.isfinite(depths[:, face]), np.maximum(margin - depths[:, face], 0.0), 0.0)
+            z = z - np.minimum(missing, reach)[:, None] * normals[:, face]
+        return z
+
+
+def _lengths(vectors: FloatArray) -> FloatArray:
+    return np.asarray(np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-300))
+
+
+def find_edge(
+    search: NeighborSearch,
+    surface: LocalSurface | None,
+    dim: int,
+    spacing: float,
+    n_jobs: int = 1,
+    *,
+    noise_std: float = 0.0,
+) -> Edge:
+    """The edge of the space that points lie on.
+
+    Around a point near an edge, the centroid of its neighbours is off the point. The direction away from it is
+    turned until the outermost neighbours are closest; the edge is one mean gap beyond them.
+
+    Parameters
+    ----------
+    search : NeighborSearch
+        Over the points.
+    surface : LocalSurface or None
+        Through the points; None if they fill all coordinates.
+    dim : int
+    spacing : float
+        Distance between the places that the edge is described by.
+    n_jobs : int
+        Threads.
+    noise_std : float
+        Noise that the points had along the space, too, which blurs the edge.
+    """
+    points = search.points
+    n, n_axes = points.shape
+    if n > 16_000:  # a quarter shows whether there is an edge
+        some = NeighborSearch(points[np.random.default_rng(0).permutation(n)[: n // 4]])
+        if not len(find_edge(some, surface, dim, spacing, n_jobs, noise_std=noise_std).places):
+            return Edge.none(dim, n_axes)
+    frames, widest = np.broadcast_to(np.eye(n_axes), (n, n_axes, n_axes)), np.full(n, np.inf)
+    if surface is not None:  # windows are smaller than the radius of curvature
+        frames, widest = surface.tangents(points), surface.radii(points)
+    k = min(n - 1, 50 if dim == 2 else 80)
+    d, near = search.knn(points, k + 1, n_jobs)
+    d, near = d[:, 1:], near[:, 1:]
+    fewest = 16 if dim == 2 else 64  # fewer may lie on one side by chance
+    radii = np.clip(widest, d[:, min(fewest, k - 1)], d[:, -1])
+    flat = (points[near] - points[:, None]) @ frames
+    seen = (d <= radii[:, None]) & (_lengths(flat)[..., 0] > 0.7 * d)  # not above or below, on another layer
+    flat *= (np.minimum(d / _lengths(flat)[..., 0], 1.5) / radii[:, None])[..., None]  # as long as in space
+    offset = (flat * seen[..., None]).sum(axis=1) / seen.sum(axis=1)[:, None]
+    open_ = np.flatnonzero(np.linalg.norm(offset, axis=1) > 0.2)
+    flat, outward, radii = flat[open_], -offset[open_] / _lengths(offset[open_]), radii[open_]
+    flat[~seen[open_]] = np.nan
+    blur = noise_std / radii
+    directions = np.stack([outward, *_turns(outward, dim)])  # (m, n, dim)
+    depths = np.stack([_window_depth(flat, direction, blur)[0] for direction in directions])
+    rows = np.flatnonzero(depths.min(axis=0) < 0.6)
+    outward = directions[depths.argmin(axis=0)[rows], rows]
+    if len(rows) < 12:
+        return Edge.none(dim, n_axes)
+    flat, radii, blur, open_ = flat[rows], radii[rows], blur[rows], open_[rows]
+    F = frames[open_]
+    normals = np.einsum("nda,na->nd", F, outward)
+    d, around = cKDTree(points[open_]).query(points[open_], min(24 * dim, len(open_)), workers=n_jobs)
+    weights = np.exp(-((d / (0.5 * radii[:, None])) ** 2))
+    for _ in range(4):  # neighbours on the same face have similar normals
+        cosines = np.einsum("nkd,nd->nk", normals[around], normals)
+        same = weights * (cosines > _SAME_FACE)
+        mean = np.einsum("nk,nkd->nd", same, normals[around])
+        normals = mean / _lengths(mean)
+    outward = np.einsum("nda,nd->na", F, normals)
+    outward /= _lengths(outward)
+    depths, beyond = _window_depth(flat, outward, blur)
+    normals = np.einsum("nda,na->nd", F, outward)
+    # Where only the density falls, there are points further out.
+    further = points[open_] + ((depths + 0.7 + 2 * blur) * radii)[:, None] * normals
+    empty = search.tree.query(further, workers=n_jobs)[0] > 0.55 * radii
+    found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0)) & empty
+    normals = normals[found]
+    places = points[open_][found] + (depths * radii)[found][:, None] * normals
+    return replace(_smooth_edge(places, normals, radii[found], spacing, dim), surface=surface)
+
+
+def _turns(outward: FloatArray, dim: int) -> list[FloatArray]:
+    """Directions around the given ones."""
+    if dim == 2:
+        across = outward[:, ::-1] * [-1, 1]
+        angles = np.radians([-60, -45, -30, -15, 15, 30, 45, 60])
+        return [np.cos(a) * outward + np.sin(a) * across for a in angles]
+    rng = np.random.default_rng(0)
+    tilted = [outward + 0.6 * rng.normal(size=outward.shape) for _ in range(24)]
+    return [direction / _lengths(direction) for direction in tilted]
+
+
+def _window_depth(flat: FloatArray, outward: FloatArray, blur: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Distance of the edge along a direction, and number of points beyond it.
+
+    Points of a window are evenly spread up to the edge, so it is m mean gaps beyond the m-th outermost: the
+    outermost, or with blur the first that is two standard deviations inside.
+    """
+    heights = np.einsum("nka,na->nk", flat, outward)  # NaN for points out of sight, which compare as False
+    lateral = np.maximum((flat**2).sum(axis=2) - heights**2, 0.0)
+    window = (lateral < _ACROSS**2) & (heights > -_BEHIND)
+    count = window.sum(axis=1) + 1  # and the point itself
+    falling = -np.sort(np.where(window, -np.maximum(heights, -_BEHIND), 0.0), axis=1)  # (n, k); itself is at 0
+    gap = (np.maximum(falling[:, 0], 0.0) + _BEHIND) / count
+    rank = np.clip(np.ceil(2 * blur / gap), 1, np.maximum(count // 2, 1)).astype(np.int64)
+    outer = falling[np.arange(len(falling)), rank - 1]
+    outer = np.where(rank == 1, np.maximum(outer, 0.0), outer)
+    depth = outer + rank * (outer + _BEHIND) / (count + 1 - rank)
+    return depth, (heights > (depth + 0.1 + 2 * blur)[:, None]).sum(axis=1)
+
+
+def _smooth_edge(places: FloatArray, normals: FloatArray, radii: FloatArray, spacing: float, dim: int) -> Edge:
+    """Places a given distance apart, each on a quadratic through the places of its face around it."""
+    n_axes = places.shape[1]
+    if len(places) < 12:
+        return Edge.none(dim, n_axes)
+    k = min(8, len(places))
+    d, near = cKDTree(places).query(places, k)
+    same = np.einsum("nkd,nd->nk", normals[near], normals) > _SAME_FACE
+    close = d < 0.7 * radii[:, None]
+    rows, columns = np.nonzero(d < radii[:, None])
+    joined = sparse.coo_array((np.ones(len(rows)), (rows, near[rows, columns])), shape=(len(places),) * 2)
+    label = components_of((joined + joined.T).tocsr())
+    # Single places, and few together, are holes between points.
+    kept = ((close & same).sum(axis=1) >= 3) & (np.bincount(label)[label] >= 12)
+    places, normals, radii = places[kept], normals[kept], radii[kept]
+    if len(places) < 12:
+        return Edge.none(dim, n_axes)
+    tree = cKDTree(places)
+    order, apart = farthest_first(np.hstack([places, spacing * normals]))
+    chosen = order[apart > spacing]
+    at, N, across = places[chosen], normals[chosen], dim - 1
+    d, near = tree.query(at, min(192, len(places)))
+    width = 1.5 * radii[chosen][:, None]
+    offsets = places[near] - at[:, None]
+    heights = np.einsum("ckd,cd->ck", offsets, N)
+    weights = np.exp(-((d / width) ** 2)) * (np.einsum("ckd,cd->ck", normals[near], N) > 0.75) + 1e-12 * (d == 0)
+    weights *= np.abs(heights) < 0.6 * width  # not the other sides of corners
+    flat = (offsets - heights[..., None] * N[:, None]) * np.sqrt(weights)[..., None]
+    axes = np.linalg.svd(flat, full_matrices=False)[2][:, :across]  # (c, across, D)
+    x = np.einsum("ckd,cad->cka", offsets, axes) / width[..., None]
+    first, second = np.triu_indices(across)
+    terms = np.concatenate([np.ones((*x.shape[:2], 1)), x, x[..., first] * x[..., second]], axis=2)
+    matrix = np.einsum("ck,cka,ckb->cab", weights, terms, terms)
+    inner = np.arange(1, terms.shape[2])
+    matrix[:, inner, inner] += 1e-3 * weights.sum(axis=1)[:, None]
+    fit = np.linalg.solve(matrix, np.einsum("ck,cka,ck->ca", weights, terms, heights)[..., None])[..., 0]
+    normal = N - np.einsum("ca,cad->cd", fit[:, 1 : 1 + across] / width, axes)
+    return Edge(at + fit[:, :1] * N, normal / _lengths(normal), axes, dim)
