@@ -611,7 +611,7 @@ def propagate_counts(table: CountTable, law: Law, n_walkers: int, n_batches: int
     Parameters
     ----------
     table : CountTable
-    law : walks.Law
+    law : Law
     n_walkers : int, at least 1, per start
     n_batches : int, at least 1
     key : uint32 (2,)

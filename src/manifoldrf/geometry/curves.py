@@ -16,7 +16,7 @@ from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_arrays, check_positions, components_of
-from manifoldrf.geometry.patches import along
+from manifoldrf.geometry.neighbors import along
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps
 
 
@@ -94,13 +94,14 @@ def trace_curves(cloud: CleanCloud, n_jobs: int) -> Curve | None:
     rows, columns = np.repeat(np.arange(n, dtype=np.int32), d.shape[1] - 1), near[:, 1:].ravel().astype(np.int32)
     links = sparse.coo_array((d[:, 1:].ravel() + 1e-300, (rows, columns)), shape=(n, n)).tocsr()
     tree = csgraph.minimum_spanning_tree(links.maximum(links.T.tocsr()))
-    label = components_of((tree + tree.T).tocsr())
+    tree = (tree + tree.T).tocsr()
+    label = components_of(tree)
     parts = []
     for piece in range(label.max() + 1):
         own = np.flatnonzero(label == piece)
         if len(own) < 4:
             continue
-        graph = (tree + tree.T).tocsr()[own][:, own]
+        graph = tree[own][:, own]
         first = int(np.argmax(csgraph.dijkstra(graph, indices=0)))
         distance, before = csgraph.dijkstra(graph, indices=first, return_predecessors=True)
         path = [int(np.argmax(distance))]

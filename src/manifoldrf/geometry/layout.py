@@ -25,11 +25,12 @@ from manifoldrf.geometry.neighbors import (
     NeighborSearch,
     Pairs,
     Sampling,
+    along,
     balls_along_edges,
     farthest_first,
     without_self,
 )
-from manifoldrf.geometry.patches import Edge, LocalSurface, along, find_edge, fit_patches, patch_tangents
+from manifoldrf.geometry.patches import Edge, LocalSurface, find_edge, fit_patches, patch_tangents
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
 _PUSHED_BY = {2: 12, 3: 24}  # nearest nodes that push, by dimension
@@ -183,26 +184,17 @@ class EvenNodes(AbstractNodes):
     @cached_property
     def points(self) -> FloatArray:  # type: ignore[override]
         """Positions in the user's coordinates."""
-        return self.inner if self._is_whole else np.ascontiguousarray(self.inner @ self.axes.T + self.origin)
-
-    @cached_property
-    def _is_whole(self) -> bool:
-        """Whether the coordinates of the cloud are the user's."""
-        r = self.axes.shape[1]
-        return self.axes.shape[0] == r and not self.origin.any() and bool((self.axes == np.eye(r)).all())
+        return np.ascontiguousarray(self.inner @ self.axes.T + self.origin)
 
     def inside(self, z: FloatArray) -> FloatArray:
         """Points in the coordinates of the cloud."""
-        if self._is_whole:
-            return np.ascontiguousarray(z)
         return along(self.axes, z - self.origin)
 
     def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Where points are on the space: moved along the noise, if there was some."""
         if self.surface is None:
             return z
-        moved = self.surface.project(self.inside(z), n_jobs)
-        return moved if self._is_whole else moved @ self.axes.T + self.origin
+        return self.surface.project(self.inside(z), n_jobs) @ self.axes.T + self.origin
 
     @cached_property
     def search(self) -> NeighborSearch:

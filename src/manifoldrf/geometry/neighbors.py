@@ -233,6 +233,14 @@ def check_on_metric(points: FloatArray, metric: AbstractManifold | None) -> None
     metric.check(points, "points")
 
 
+def along(axes: FloatArray, offsets: FloatArray) -> FloatArray:
+    """Coordinates of offsets (q, D) along axes (D, r); products by BLAS would depend on the number of offsets."""
+    found = np.zeros((len(offsets), axes.shape[1]))
+    for axis, offset in zip(axes, offsets.T, strict=True):
+        found += offset[:, None] * axis
+    return found
+
+
 def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, IntArray]:
     """Drop each node from its own neighbour list: (N, k + 1) becomes (N, k).
 

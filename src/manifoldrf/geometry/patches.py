@@ -20,7 +20,7 @@ from manifoldrf._random import generator
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_real, reject
 from manifoldrf.geometry.csr import check_arrays, check_shape, components_of
-from manifoldrf.geometry.neighbors import NeighborSearch, farthest_first
+from manifoldrf.geometry.neighbors import NeighborSearch, along, farthest_first
 
 PER_COEFFICIENT = 3.0  # effective neighbours for each coefficient of a patch
 MOST_NEIGHBORS = 400  # that a patch is fitted to
@@ -88,21 +88,17 @@ class LocalSurface:
         """Dimension of the surface."""
         return int(self.frames.shape[2])
 
-    @cached_property
-    def bendings(self) -> FloatArray:
-        """Length of the second fundamental form of each patch, shape (M,)."""
-        quadratic = self.bends[:, 1 + self.dim :] / self.widths[:, None, None] ** 2
-        first, second = np.triu_indices(self.dim)
-        return np.asarray(np.sqrt(((quadratic**2).sum(axis=2) * np.where(first == second, 4, 2)).sum(axis=1)))
-
     def _nearest(self, places: FloatArray) -> tuple[FloatArray, IntArray]:
         """Places along the axes, and the patches nearest to them."""
         inside = (places - self.origin) @ self.axes
         return inside, self.centres.knn(inside, 1)[1][:, 0]
 
     def radii(self, places: FloatArray) -> FloatArray:
-        """Radii of curvature of the nearest patches."""
-        return np.asarray(1 / np.maximum(self.bendings[self._nearest(places)[1]], 1e-300))
+        """Radii of curvature of the nearest patches: one over the length of the second fundamental form."""
+        quadratic = self.bends[:, 1 + self.dim :] / self.widths[:, None, None] ** 2
+        first, second = np.triu_indices(self.dim)
+        bending = np.sqrt(((quadratic**2).sum(axis=2) * np.where(first == second, 4, 2)).sum(axis=1))
+        return np.asarray(1 / np.maximum(bending[self._nearest(places)[1]], 1e-300))
 
     def tangents(self, places: FloatArray) -> FloatArray:
         """Orthonormal tangents (q, D, dim) of the nearest patches at some places."""
@@ -122,14 +118,6 @@ class LocalSurface:
         given = inside, near, np.ascontiguousarray(distances), *patches, _LARGEST_COORDINATE, self.origin, self.axes
         quick_map(lambda span: loops.blend_patches(*given, found, *span), spans, n_jobs)
         return found
-
-
-def along(axes: FloatArray, offsets: FloatArray) -> FloatArray:
-    """Coordinates of offsets (q, D) along axes (D, r); products by BLAS would depend on the number of offsets."""
-    found = np.zeros((len(offsets), axes.shape[1]))
-    for axis, offset in zip(axes, offsets.T, strict=True):
-        found += offset[:, None] * axis
-    return found
 
 
 class Patches(NamedTuple):

@@ -126,7 +126,7 @@ class AbstractSpace(abc.ABC):
     volume : float
         Possibly estimated.
     points : array of shape (n, r)
-        From which the space is known.
+        From which the space is known; named manifolds, known exactly, have none.
     cloud : CleanCloud or None
         What was found out about a cloud.
     curvature : float
