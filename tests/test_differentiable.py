@@ -11,6 +11,7 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from manifoldrf import (
+    FlatTorus,
     HeatKernel,
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
@@ -85,6 +86,21 @@ def test_gradients_by_positions_are_exact(family, points):
     assert gradcheck(lambda places: module.kernel(places, points[:2]), (moved,), atol=1e-5)
     fixed = DifferentiableFeatures(family.at(0.23)).double()
     assert gradcheck(lambda places: fixed.kernel(places, points[:2]), (moved,), atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"kernel": HeatKernel(0.01)}, {"times": (0.01, 0.04)}])
+def test_a_period_further_features_and_gradients_are_the_same(options):
+    module = DifferentiableFeatures(
+        ManifoldRandomFeatures(**options, random_state=0).fit(FlatTorus(dim=1))
+    ).double()
+    found = []
+    for place in (0.3, 2.3):
+        points = torch.tensor([[place]], dtype=torch.float64, requires_grad=True)
+        rows = module(points)
+        rows.sum().backward()
+        found.append(np.append(rows.detach().numpy(), points.grad.numpy()))
+    assert found[0].any()
+    assert_allclose(found[1], found[0], atol=1e-6)
 
 
 def test_the_kernel_and_its_slope_are_continuous_between_octaves(family, points):

@@ -122,11 +122,11 @@ def dense_features(features: Any, points: Tensor) -> Tensor:
     if not known:
         rule = f"without gradients, which {type(features).__name__} does not provide"
         reject("positions", rule, "requires_grad=True")
-    features._check_queries(as_places(points), "positions")
     jobs = check_jobs(features.n_jobs)
 
     def rows(places: FloatArray, _: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return as_dense(features.map_.rows(places, jobs)[0]), np.zeros((0, 1, 1))
+        inside = features._check_queries(places, "positions")[0]  # of a periodic box, as steps may leave it
+        return as_dense(features.map_.rows(inside, jobs)[0]), np.zeros((0, 1, 1))
 
     # A network computes in single precision, and has kinks where a shortest path changes.
     share = STEP if features.training_ is None else float(np.finfo(np.float32).eps ** 0.5)
@@ -325,7 +325,8 @@ class DifferentiableFeatures(nn.Module):
 
         def rows(places: FloatArray, logs: FloatArray) -> tuple[FloatArray, FloatArray]:
             given = np.array_equal(places, raw)
-            prepared = kept if given else PreparedPoints(family, places, normalize, jobs)
+            inside = own if given else self.features._check_queries(places, "points")[0]
+            prepared = kept if given else PreparedPoints(family, inside, normalize, jobs)
             if self.is_matern:
                 return _matern_rows(prepared, logs)
             found, slopes = prepared.smooth(self._inside(math.exp(logs[0])))
