@@ -26,6 +26,7 @@ from manifoldrf import (
     ManifoldWarning,
     MaternKernel,
     Sphere,
+    grid_graph,
     heat_graph,
     load,
 )
@@ -449,6 +450,13 @@ def test_processes_on_nodes_are_those_of_the_dense_kernel(kind, tmp_path):
     assert model.log_marginal_likelihood_ == pytest.approx(likelihood, rel=1e-12)
     again = load(model.save(tmp_path / "nodes.safetensors"))
     assert np.array_equal(again.predict(known[:, None], return_std=True), model.predict(known, return_std=True))
+
+
+def test_eigenvectors_of_a_large_regular_graph_have_the_same_bits_each_time():
+    operator = grid_graph(66, 2).operator
+    values, vectors = processes.leading_eigenvectors(operator, 6)
+    assert np.array_equal(vectors, processes.leading_eigenvectors(operator, 6)[1])
+    np.testing.assert_allclose(operator @ vectors, vectors * values, atol=1e-10)
 
 
 def test_the_time_on_nodes_is_found_and_intervals_hold():

@@ -22,6 +22,7 @@ from scipy.sparse.linalg import eigsh
 from scipy.special import logsumexp
 
 from manifoldrf._codec import stored
+from manifoldrf._random import generator
 from manifoldrf._validation import FloatArray
 from manifoldrf.features.feature_map import product
 from manifoldrf.features.graph_features import check_nodes
@@ -449,4 +450,6 @@ def leading_eigenvectors(matrix: Any, m: int) -> tuple[FloatArray, FloatArray]:
     n = matrix.shape[0]
     if n <= 4096 or 4 * m > n:  # Lanczos' method is slower where many are wanted
         return linalg.eigh(matrix.toarray(), subset_by_index=(n - m, n - 1))  # type: ignore[no-any-return]
-    return eigsh(matrix, m, which="LA", v0=np.ones(n))  # type: ignore[no-any-return]
+    # Ones are an eigenvector of a regular graph; from one, the method goes on in a random direction of its own.
+    start = generator(0, "eigenvectors").normal(size=n)
+    return eigsh(matrix, m, which="LA", v0=start)  # type: ignore[no-any-return]
