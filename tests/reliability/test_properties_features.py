@@ -36,7 +36,7 @@ FIELDS = st.sampled_from(["step", "interpolated"])
 TIMES = st.floats(0.05, 0.3)
 SURFACES = surfaces(max_size=24)  # a fit takes milliseconds
 HEAT_OPTIONS = {
-    "n_nodes": mostly(st.sampled_from(["auto", "all", 16])),
+    "n_nodes": mostly(st.sampled_from(["auto", 16])),
     "n_steps": mostly(st.sampled_from(["auto", 2, 4])),
     "dim": mostly(st.integers(1, 6)),  # of at most three columns
     "metric": mostly(st.none()),

@@ -1,6 +1,5 @@
 """The kernel on the graph of a space: options of graphs, the graph that is built, and the units of both."""
 
-import dataclasses
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.neighbors import NeighborSearch, Sampling, check_metric, estimate_dimension
-from manifoldrf.geometry.spaces import AbstractSpace, PointSpace
+from manifoldrf.geometry.spaces import AbstractSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
 from manifoldrf.kernels.named_kernels import HeatKernel
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
@@ -52,7 +51,7 @@ class HeatGraph(FrozenParams):
 
     Parameters
     ----------
-    n_nodes : int or {"auto", "all"}
+    n_nodes : int or "auto"
         Number of nodes; "auto": as many as the kernel needs.
     n_steps : "auto" or even int
         Steps that make up the heat time.
@@ -82,7 +81,7 @@ class HeatGraph(FrozenParams):
     volumes: Any = None
 
     def __post_init__(self) -> None:
-        check_count(self.n_nodes, "n_nodes", 16, ("auto", "all"))
+        check_count(self.n_nodes, "n_nodes", 16, ("auto",))
         check_steps(self.n_steps)
         if self.dim is not None:
             check_integer(self.dim, "dim", 1)
@@ -95,7 +94,8 @@ class HeatGraph(FrozenParams):
     @property
     def only_dim(self) -> bool:
         """Whether nothing but the dimension is given."""
-        return all(getattr(self, one.name) is one.default for one in dataclasses.fields(self) if one.name != "dim")
+        nothing = self.metric is None and self.volumes is None
+        return nothing and {self.n_nodes, self.n_steps, self.noise_std} == {"auto"}
 
 
 @stored
@@ -402,11 +402,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
         return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps)
     given = options or HeatGraph()
     known = {"dim": given.dim, "metric": given.metric, "noise_std": given.noise_std, "volumes": given.volumes}
-    if given.n_nodes == "all" and given.volumes is None and isinstance(X, np.ndarray):
-        dim = given.dim or (given.metric.dim if given.metric else estimate_dimension(X))
-        space: AbstractSpace = PointSpace(np.array(X, order="C"), dim, given.metric, None, n_jobs)
-    else:
-        space = space_of(X, **known, n_jobs=n_jobs)
+    space = space_of(X, **known, n_jobs=n_jobs)
     most = _MOST_DIMS if kernel is not None or isinstance(X, AbstractManifold) else _MOST_DIMS_BY_DEFAULT
     if options is None and (space.dim > most or space.n_known < 5):
         if space.dim > _MOST_DIMS:
@@ -428,8 +424,7 @@ def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n
         notes.append(("kernel", f"chosen: {np.sqrt(2 * kernel.t):.3g} wide"))
     t = kernel.shortest_time if isinstance(kernel, AbstractKernel) else _function_time(kernel, X, space)
     t = space.default_time if t is None else t
-    n_nodes = options.n_nodes if isinstance(options.n_nodes, int) else "auto"
-    graph = heat_graph(space, t, n_steps=options.n_steps, n_nodes=n_nodes, n_jobs=n_jobs)
+    graph = heat_graph(space, t, n_steps=options.n_steps, n_nodes=options.n_nodes, n_jobs=n_jobs)
     notes.append(("graph", f"heat graph, {graph.n_nodes} nodes, {graph.n_steps} steps of {graph.step_time:.3g}"))
     return BuiltGraph(graph, kernel, space.dim, tuple(notes), space)
 
