@@ -1,5 +1,6 @@
 """Features against closed forms, and the estimated error against the true one."""
 
+import pickle
 from dataclasses import dataclass
 
 import numpy as np
@@ -199,6 +200,20 @@ def test_graphs_that_can_be_asked_for():
     assert np.array_equal(by_graph.transform(NEW), by_points.transform(NEW))
     with pytest.raises(ValueError, match="`graph`"):
         features(DiffusionKernel(9.0), graph=graph).fit(points[:200])
+    copied = pickle.loads(pickle.dumps(HeatGraph(dim=2)))
+    assert np.array_equal(
+        features(DiffusionKernel(9.0), graph=copied).fit(graph).transform(NEW), by_graph.transform(NEW)
+    )
+    with pytest.raises(ValueError, match="`n_nodes`"):
+        HeatGraph(n_nodes="all")
+
+
+def test_two_steps_on_a_known_space_are_not_taken_for_exact():
+    model = features(HeatKernel(0.3), graph=HeatGraph(n_steps=2)).fit(Sphere())
+    error = relative_error(model.kernel_matrix(NEW), Sphere().heat_kernel(NEW, NEW, 0.3))
+    assert 0.5 * error < model.error_.kernel < 2 * error
+    given = HeatGraph(volumes=Sphere().grid_weights(600))  # too few for more than two steps
+    assert features(HeatKernel(0.01), graph=given).fit(Sphere().grid(600)).error_.graph is None
 
 
 def test_clouds_that_show_little_are_said_to_do_so():
