@@ -1,27 +1,35 @@
 """Rules that reach nodes from any point, and products of their rows with tables."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.spatial import ConvexHull
 
 from manifoldrf import (
+    Exact,
     FlatTorus,
     HeatKernel,
     ManifoldRandomFeatures,
     Sphere,
     TriangleMesh,
+    grid_graph,
     heat_graph,
     knn_graph,
     mesh_graph,
 )
 from manifoldrf.features.feature_map import (
+    Teaching,
     WalkStep,
     interpolation_rule,
     interpolation_weights,
     rows_of,
+    signature_table,
     times_table,
 )
+from manifoldrf.features.graph_kernel import GraphKernel
+from manifoldrf.kernels import PowerKernel
 
 NEW = Sphere().sample(200, seed=1)
 HULL = ConvexHull(Sphere().grid(500))
@@ -100,3 +108,14 @@ def test_products_do_not_depend_on_threads(as_sparse):
     dense = [part.toarray() if as_sparse else part for part in (first, second)]
     assert np.array_equal(*dense)
     assert np.allclose(dense[0], rows.toarray() @ table.toarray())
+
+
+def test_dense_signatures_are_computed_in_blocks():
+    graph, step = grid_graph(8192, 1), PowerKernel(1)
+    kernel, nodes = GraphKernel(graph, step, step, 1, per_volume=False), np.arange(8192)
+    tracemalloc.start()
+    table = signature_table(kernel, step, nodes, nodes, Teaching(Exact(form="dense")))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert table.nnz == graph.operator.nnz
+    assert most < 6e8  # in one block 9e8

@@ -85,7 +85,7 @@ def signature_table(
         teacher = Exact(1e-7, choose_form(graph, series, len(sources), 1e-7, 2**32))  # kept rows are smaller
     size = len(sources)
     if not callable(teacher):  # a function given by the user is called once for all sources
-        dense = teacher == Exact(1e-7, "dense") or 8 * graph.n_nodes * size <= 2**28
+        dense = (isinstance(teacher, Exact) and teacher.form == "dense") or 8 * graph.n_nodes * size <= 2**28
         size = max(1, int(2**28 / (8.0 * graph.n_nodes if dense else row_memory(graph, series))))
     blocks: list[Any] = []  # of sources, such that each fits in memory
 
