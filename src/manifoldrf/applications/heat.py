@@ -100,7 +100,7 @@ def smooth(
         # Even the longest wave of a square has fallen by e^-98 at 10 squared extents.
         longest = 10 * float(np.ptp(points, axis=0).max()) ** 2
         _check_width(fwhm, time, longest, "here: heat is spread evenly long before")
-        places, own = (points, None) if mesh is not None else _distinct(points)
+        places, own = (points, None) if mesh is not None else _merged_places(points)
         if own is not None:  # their means are as good, and neighbours of a point are other places
             values = check_known(field, known, len(points), "field")
             sums = np.zeros((len(places), values.values.shape[1]))
@@ -137,7 +137,7 @@ def smooth(
     return np.asarray(found[:, 0] if values.is_vector else found)
 
 
-def _distinct(points: FloatArray) -> tuple[FloatArray, Any]:
+def _merged_places(points: FloatArray) -> tuple[FloatArray, Any]:
     """Places that were measured several times, and that of each point; None if few were."""
     places = merge_copies(points)
     if len(places) < 3 or len(places) > 0.95 * len(points):
@@ -265,7 +265,7 @@ def distances(
     else:
         points = check_points(space, "space", min_rows=3)
         check_spread(points, "space")
-        places, own = _distinct(points)
+        places, own = _merged_places(points)
         if own is not None:
             nodes = check_indices(sources, "sources", len(points))
             rows = distances(places, own[nodes], method=method, n_jobs=n_jobs, verbose=verbose)[:, own]

@@ -126,7 +126,7 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FoundLevels:
     """Variance, ratio of noise to variance and log likelihood of each output, shape (c,)."""
 
     variance: FloatArray
@@ -134,7 +134,7 @@ class Found:
     log_likelihood: FloatArray
 
 
-def find_levels(spectrum: Spectrum, levels: Levels) -> Found:
+def find_levels(spectrum: Spectrum, levels: Levels) -> FoundLevels:
     """Maximise the likelihood of each output over the levels that are None.
 
     The ratio is searched on a logarithmic grid, which is refined four times around the best. If both levels are
@@ -143,7 +143,7 @@ def find_levels(spectrum: Spectrum, levels: Levels) -> Found:
     s, n, (variance, noise) = spectrum.values, spectrum.n, levels
     squares, least = spectrum.shares**2, max(1e-12 * float(s.max(initial=0.0)), _TINY)
 
-    def at(log_ratio: FloatArray) -> Found:
+    def at(log_ratio: FloatArray) -> FoundLevels:
         """Levels and likelihoods for ratios of shape (J, c)."""
         ratio = np.maximum(np.exp(log_ratio), least)
         shifted = s[:, None] + ratio[:, None, :]  # (J, r, c)
@@ -155,7 +155,7 @@ def find_levels(spectrum: Spectrum, levels: Levels) -> Found:
         log_det = np.log(shifted).sum(axis=1) + (n - len(s)) * np.log(ratio)
         with np.errstate(over="ignore"):  # given levels may not fit the data at all
             found = -0.5 * (misfit / own + n * np.log(2 * np.pi * own) + log_det)
-        return Found(own, ratio, np.maximum(found, -_HUGE))
+        return FoundLevels(own, ratio, np.maximum(found, -_HUGE))
 
     height = spectrum.height or 1.0
     size = np.maximum((squares.sum(axis=0) + spectrum.rest) / n, 1e-200)  # mean square of each output
@@ -174,7 +174,7 @@ def find_levels(spectrum: Spectrum, levels: Levels) -> Found:
         found = at(grid)
         best = found.log_likelihood.argmax(axis=0)
         low, high = grid[np.maximum(best - 1, 0), outputs], grid[np.minimum(best + 1, 40), outputs]
-    return Found(*(part[best, outputs] for part in (found.variance, found.ratio, found.log_likelihood)))
+    return FoundLevels(*(part[best, outputs] for part in (found.variance, found.ratio, found.log_likelihood)))
 
 
 @stored
@@ -240,7 +240,7 @@ class Posterior:
         return np.stack(found, axis=2)
 
 
-def plain_posterior(spectrum: Spectrum, found: Found) -> Posterior:
+def plain_posterior(spectrum: Spectrum, found: FoundLevels) -> Posterior:
     """The posterior for known levels, around an offset of zero that is taken for certain."""
     values, ratio = spectrum.values[:, None], found.ratio
     weights = spectrum.directions @ (np.sqrt(values) / (values + ratio) * spectrum.shares)  # (m, c)

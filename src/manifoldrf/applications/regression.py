@@ -530,11 +530,11 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return float(values[0]) if values.ndim == 1 else values[..., 0]
 
 
-class _Found(NamedTuple):
+class _SearchResult(NamedTuple):
     """Result of a search: the best kernel with its levels, all trials, and the posterior."""
 
     kernel: AbstractKernel
-    levels: processes.Found
+    levels: processes.FoundLevels
     trials: tuple[tuple[AbstractKernel, float], ...]
     posterior: processes.Posterior
 
@@ -619,7 +619,7 @@ class _Stretched:
     def _scales(self, values: FloatArray, kernels: list[AbstractKernel]) -> FloatArray:
         return processes.spectral_factors(values, *map(self._resolved, (self.fitted, *kernels)))
 
-    def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _Found:  # noqa: C901
+    def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _SearchResult:  # noqa: C901
         """Find the best kernel, and condition it, or all that the data leave open, on the data."""
         (points, targets, roots), n = data, len(data[0])
         for most in _FEATURES:
@@ -675,7 +675,7 @@ class _Stretched:
                 "that vary within shorter distances are taken for noise. Remedies: a kernel with a smaller t, for "
                 "which a graph of shorter steps is built; more points in the space."
             )
-        return _Found(top, found, trials, posterior)
+        return _SearchResult(top, found, trials, posterior)
 
     def _scores(
         self, moments: processes.Moments, times: dict[AbstractKernel, float], levels: processes.Levels
@@ -715,7 +715,7 @@ class _Common:
     log_times: FloatArray
     scales: FloatArray
 
-    def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _Found:
+    def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _SearchResult:
         """Find the best time, and condition on the data the average over times or, for many values, the best."""
         points, targets, roots = data
         rows = roots[:, None] * self.common.rows(points)
@@ -730,7 +730,7 @@ class _Common:
             posterior = processes.plain_posterior(moments.spectrum(self.scales[best]), tried[best])
             self.common = self.common.scaled(self.scales[best])
         trials = tuple(zip(self.kernels, logs.tolist(), strict=True))
-        return _Found(self.kernels[best], tried[best], trials, posterior)
+        return _SearchResult(self.kernels[best], tried[best], trials, posterior)
 
 
 class _Coordinates(_Common):

@@ -255,7 +255,7 @@ def interpolation_rule(graph: Graph, dim: int, nodes: IntArray | None = None) ->
     """The rule that interpolates values at some nodes, all by default: barycentric if they are a whole mesh."""
     if graph.mesh is not None and nodes is None:
         return Barycentric(graph.mesh)
-    search = NeighborSearch(graph.positions if nodes is None else graph.positions[nodes], graph.metric)
+    search = graph._search if nodes is None else NeighborSearch(graph.positions[nodes], graph.metric)
     n, d = search.points.shape
     if dim > 5:  # a quadratic would need more than a hundred neighbours, most of them far away
         return Interpolation(search, 0, min(2 * dim, n))

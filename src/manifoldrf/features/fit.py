@@ -450,7 +450,8 @@ def _fit_field(
     graph, everything, training = kernel.graph, np.arange(kernel.graph.n_nodes), None
     names = [options.field] if isinstance(options.field, str) else ["network"]
     if options.field == "auto":
-        names = ["step", "interpolated"][graph.extension is None or kernel.has_spike :]
+        no_step = graph.extension is None or kernel.has_spike
+        names = ["interpolated"] if no_step else ["step", "interpolated"]
     tried: dict[str, tuple[ErrorEstimate, FeatureMap]] = {}
     for name in names:
         if name == "step":

@@ -4,6 +4,7 @@ import copy
 import os
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -92,7 +93,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         edges of a mesh or nearest neighbours. A callable takes the points (or the mesh) and returns a
         :class:`Graph`.
     teacher : {"auto", "exact"}, Walks, Counts or callable, default="auto"
-        Method that computes signatures, as in :func:`compute_signatures`.
+        Method that computes signatures, as in :func:`compute_signatures`; "auto" and "exact" are ``Exact(1e-7)``.
     field : {"auto", "step", "interpolated"} or Network, default="auto"
         How signatures are extended to new points: by one step of the walk, by interpolation between nodes, or by
         the paper's network. "auto" takes the step or the interpolation, whichever is better at held-out nodes.
@@ -248,7 +249,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             member: Any = clone(self).set_params(kernel=HeatKernel(t), times=None, field="step", normalize=False)
             member.random_state = options.streams.generator(f"times.{t!r}")
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
-            with without_warnings(*[ManifoldWarning][: t > times[0]]):
+            with without_warnings(ManifoldWarning) if t > times[0] else nullcontext():
                 member.fit(space)
             return member.map_, member.record_.error
 

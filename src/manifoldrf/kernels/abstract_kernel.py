@@ -470,7 +470,7 @@ def truncation_of(kernel: Any, tol: float) -> int:
     """Smallest n such that the terms |alpha_k| from n on sum to at most ``tol`` of all."""
     n = 32 if kernel.n_terms is None else kernel.n_terms
     while n <= _MOST_TERMS:
-        rest = _rest(kernel.coefficients(n))
+        rest = np.cumsum(np.abs(kernel.coefficients(n))[::-1])[::-1]  # rest[k]: sum of |alpha_j| over j >= k
         if kernel.n_terms is not None or _is_complete(rest, tol, kernel):
             # The other half of the tolerance is for the terms that were never computed.
             return max(1, int(np.count_nonzero(rest > tol / 2 * rest[0])))
@@ -486,18 +486,13 @@ def is_nonnegative(kernel: Any) -> bool:
     n = 32 if kernel.n_terms is None else kernel.n_terms
     while n <= _MOST_TERMS:
         f = kernel.coefficients(n)
-        rest = _rest(f)
+        rest = np.cumsum(np.abs(f)[::-1])[::-1]
         if -f[f < 0].sum() > _ROUNDING * max(rest[0], _value(kernel)):
             return False
         if kernel.n_terms is not None or _is_complete(rest, 1e-8, kernel):
             return True
         n *= 2
     return False  # not decided within the terms available
-
-
-def _rest(alpha: FloatArray) -> FloatArray:
-    """rest[k] = sum of |alpha_j| over j >= k."""
-    return np.asarray(np.cumsum(np.abs(alpha)[::-1])[::-1])
 
 
 def _value(kernel: Any) -> float:
