@@ -451,5 +451,4 @@ def leading_eigenvectors(matrix: Any, m: int) -> tuple[FloatArray, FloatArray]:
     if n <= 4096 or 4 * m > n:  # Lanczos' method is slower where many are wanted
         return linalg.eigh(matrix.toarray(), subset_by_index=(n - m, n - 1))  # type: ignore[no-any-return]
     # Ones are an eigenvector of a regular graph; from one, the method goes on in a random direction of its own.
-    start = generator(0, "eigenvectors").normal(size=n)
-    return eigsh(matrix, m, which="LA", v0=start)  # type: ignore[no-any-return]
+    return eigsh(matrix, m, which="LA", v0=generator(0, "eigenvectors").normal(size=n))  # type: ignore[no-any-return]

@@ -626,7 +626,9 @@ class FeatureMap:
             factor = len(usable) / total / np.float64(self.unit_scale) ** 2
         if abs(factor - 1) < 1e-12:  # rounding of rows that have length one already
             return self
-        return replace(self, factor=float(factor)) if 0 < factor < np.inf else self
+        found = replace(self, factor=float(factor)) if 0 < factor < np.inf else self
+        vars(found).update(vars(self) | {"factor": found.factor})  # caches, which do not depend on the factor
+        return found
 
     def block_size(self, *, as_sparse: bool) -> int:
         """Number of points in a block that fits in memory: 256 MB of dense features, 100 MB of sparse ones."""

@@ -243,8 +243,7 @@ def _warn_of_number(kernel: GraphKernel, m: int, options: FitOptions) -> None:
     n = kernel.graph.n_nodes
     ratio = spacing_of(kernel.volume, m, kernel.dim) / kernel.width
     if m > n and options.anchors != "iid":
-        text = f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each."
-        warn_user(text)
+        warn_user(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
     elif ratio > 1.2 and m < n and options.anchors != "iid":
         needed = anchors_needed(kernel, 1.0)
         warn_user(
@@ -450,8 +449,7 @@ def _fit_field(
     graph, everything, training = kernel.graph, np.arange(kernel.graph.n_nodes), None
     names = [options.field] if isinstance(options.field, str) else ["network"]
     if options.field == "auto":
-        no_step = graph.extension is None or kernel.has_spike
-        names = ["interpolated"] if no_step else ["step", "interpolated"]
+        names = ["interpolated"] if graph.extension is None or kernel.has_spike else ["step", "interpolated"]
     tried: dict[str, tuple[ErrorEstimate, FeatureMap]] = {}
     for name in names:
         if name == "step":

@@ -94,8 +94,7 @@ class HeatGraph(FrozenParams):
     @property
     def only_dim(self) -> bool:
         """Whether nothing but the dimension is given."""
-        nothing = self.metric is None and self.volumes is None
-        return nothing and {self.n_nodes, self.n_steps, self.noise_std} == {"auto"}
+        return self.metric is self.volumes is None and {self.n_nodes, self.n_steps, self.noise_std} == {"auto"}
 
 
 @stored

@@ -4,7 +4,6 @@ import copy
 import os
 import re
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -249,7 +248,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
             member: Any = clone(self).set_params(kernel=HeatKernel(t), times=None, field="step", normalize=False)
             member.random_state = options.streams.generator(f"times.{t!r}")
             # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
-            with without_warnings(ManifoldWarning) if t > times[0] else nullcontext():
+            with without_warnings(*((ManifoldWarning,) if t > times[0] else ())):
                 member.fit(space)
             return member.map_, member.record_.error
 
@@ -604,8 +603,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the features: ``manifoldrandomfeatures0``, ..."""
-        stem = type(self).__name__.lower()
-        return np.array([f"{stem}{k}" for k in range(self.n_features_out_)], dtype=object)
+        return np.array([f"{type(self).__name__.lower()}{k}" for k in range(self.n_features_out_)], dtype=object)
 
     def _check_side(self, side: str | None) -> str:
         if side is None and self.asymmetric_:
