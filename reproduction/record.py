@@ -97,9 +97,10 @@ def _checksum(path: Path) -> str:
 @functools.cache
 def environment() -> dict[str, str]:
     """Versions, commit and machine; fixed by the first call, because a checkout may change during a long run."""
-    git = ["git", "describe", "--always", "--dirty"]
     try:
-        commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        commit = _git("describe", "--always")
+        # Records that are made again do not count: a long run writes one after the other.
+        commit += "-dirty" if _git("status", "--porcelain", "--untracked-files=no", "src", "reproduction") else ""
     except (OSError, subprocess.CalledProcessError):
         commit = "unknown"
     return {name: _version(name) for name in _PACKAGES} | {
@@ -107,6 +108,10 @@ def environment() -> dict[str, str]:
         "commit": commit,
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _version(package: str) -> str:
