@@ -129,7 +129,7 @@ check-wheel: wheel
 
 # Python itself is not instrumented, so the runtime of the sanitizer comes first. Loops with several versions for
 # different processors are resolved before it is ready, hence PLAIN_LOOPS. CPython and libraries leak on purpose.
-REACHED := $(patsubst %,tests/geometry/test_%.py,csr layout neighbors paths) tests/features/test_rules.py
+REACHED := $(patsubst %,tests/geometry/test_%.py,csr layout neighbors farthest_nodes) tests/features/test_rules.py
 sanitize: setup
 	rm -f $(LOOPS)
 	$(MAKE) native LOOPS_FLAGS="-O1 -g -std=c11 -ffp-contract=off -DPLAIN_LOOPS -fsanitize=address,undefined -fno-sanitize-recover=all"
