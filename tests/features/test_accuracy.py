@@ -216,6 +216,13 @@ def test_two_steps_on_a_known_space_are_not_taken_for_exact():
     assert features(HeatKernel(0.01), graph=given).fit(Sphere().grid(600)).error_.graph is None
 
 
+@pytest.mark.slow  # 60,000 nodes
+def test_the_shortest_times_of_a_mesh_have_an_error_estimate():
+    with pytest.warns(ManifoldWarning, match="too few"):
+        model = features(HeatKernel(2.6e-4), 64).fit(sphere_mesh(2000))
+    assert 0 < model.error_.graph < 1  # four steps with as many nodes as fit, not twice as many
+
+
 def test_clouds_that_show_little_are_said_to_do_so():
     rng = np.random.default_rng(0)
     with pytest.warns(ManifoldWarning, match="no low-dimensional structure"):

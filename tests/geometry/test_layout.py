@@ -58,6 +58,14 @@ def test_the_edge_of_a_disc_and_that_of_its_hole(global_seed):
     assert np.abs(np.where(radius > 0.7, radius - 1, radius - 0.4)).max() < 0.05
 
 
+def test_many_points_show_a_hole_that_a_quarter_of_them_would_not(global_seed):
+    points = Sphere().sample(20_000, seed=global_seed)
+    points = points[points[:, 2] < np.cos(0.15)]
+    nodes = laid_out(points)
+    assert nodes.points[:, 2].max() < np.cos(0.12)
+    assert nodes.images[:, 2].max() > np.cos(0.12)
+
+
 @pytest.mark.parametrize("space", [Sphere(), Torus()], ids=str)
 def test_closed_surfaces_have_no_edge(space, global_seed):
     nodes = laid_out(space.sample(3000, seed=global_seed))

@@ -51,7 +51,8 @@ class ErrorEstimate:
     graph : float, optional
         Share of the graph, for kernels in the manifold clock: .6 times the change of the kernel between points of
         the space against a heat graph of half the data and half the steps, computed when ``error_`` is first read.
-        For a function given as kernel, the error of its series. None in the graph clock.
+        For a function given as kernel, the error of its series. None in the graph clock, and where points with
+        given volumes are too far apart for a second graph.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -110,12 +111,13 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
         return None
     steps = kernel.graph.n_steps or 2
     with without_warnings(Warning):
-        half, others, factor = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 0.6
+        half, others, factor, nodes = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 0.6, None
         if half is kernel.space and steps == 2:
             if isinstance(half, PointSpace):  # with nodes too far apart for more steps
                 return None
             others, factor = 4, 2.0  # of two steps the error is twice that of four
-        other = heat_graph(half, t, n_steps=others, n_jobs=n_jobs)
+            nodes = int(min(half.most_nodes, kernel.graph.n_nodes * 2 ** (kernel.dim / 2)))
+        other = heat_graph(half, t, n_steps=others, n_nodes=nodes or "auto", n_jobs=n_jobs)
         try:
             kernel.stated.resolve(other, kernel.dim)
         except ValueError:  # its steps are too long for the kernel

@@ -182,7 +182,7 @@ def fit_features(space: Any, options: FitOptions) -> tuple[FeatureMap, FitRecord
             # A kernel with a sharp peak needs more anchors than its width suggests: a Matern kernel (nu = 1.5) on
             # the sphere is .13 off with 95, .02 with 380.
             most = 4096 if options.quadrature == "nnls" else kernel.graph.n_nodes
-            if options.n_features != "auto" or quadrature.error <= 0.03 or 2 * len(anchors) > most:
+            if options.n_features != "auto" or quadrature.error <= 0.02 or 2 * len(anchors) > most:
                 break
             more = choose_anchors(kernel, options, 2 * len(anchors))
             if len(more) == len(anchors):

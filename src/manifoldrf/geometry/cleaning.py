@@ -28,7 +28,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.csr import components_of
-from manifoldrf.geometry.neighbors import NeighborSearch, estimate_dimension, farthest_first
+from manifoldrf.geometry.neighbors import ENOUGH_POINTS, NeighborSearch, estimate_dimension, farthest_first
 from manifoldrf.geometry.patches import (
     BLENDED,
     MOST_NEIGHBORS,
@@ -45,7 +45,7 @@ __all__ = ["CleanCloud", "clean_cloud"]
 
 MOST_DIMS = 5  # patches of more dimensions need too many coefficients
 # Of a larger cloud a random part is examined; a smaller one in many coordinates, where searches are slow.
-_ENOUGH_POINTS, _ENOUGH_WIDE_POINTS, _FEW_COORDINATES = 30_000, 10_000, 10
+_ENOUGH_WIDE_POINTS, _FEW_COORDINATES = 10_000, 10
 # Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven
 # times that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 finds it (.02).
 _SIGNAL = 14.0
@@ -165,7 +165,7 @@ def clean_cloud(
     origin, axes = _span(given)
     inside = _unique_rows(np.ascontiguousarray((given - origin) @ axes))
     n, n_axes = inside.shape
-    most = _ENOUGH_POINTS if n_axes <= _FEW_COORDINATES else _ENOUGH_WIDE_POINTS
+    most = ENOUGH_POINTS if n_axes <= _FEW_COORDINATES else _ENOUGH_WIDE_POINTS
     if n > most:
         inside = inside[np.sort(generator(0, "cloud.part").permutation(n)[:most])]
     share = n / len(inside)  # what a point stands for

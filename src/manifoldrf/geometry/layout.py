@@ -38,7 +38,7 @@ _PUSHED_BY = {2: 12, 3: 24}  # nearest nodes that push, by dimension
 # of 10.3 steps go to a third less, and kernels of clouds are as exact. Named manifolds, more exact, keep 10.3.
 _TAILS = {2: float(np.exp(-9.0)), 3: float(np.exp(-7.0))}
 _CLOSEST = 0.75  # no two nodes are laid out closer than this share of the spacing
-_ROUNDS = 6  # in which nodes push each other apart; up to 30 give the same kernels
+_ROUNDS = 8  # in which nodes push each other apart; up to 30 give the same kernels
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,7 +330,7 @@ def curvature_at(search: NeighborSearch, dim: int, spacing: float) -> tuple[Floa
     """Tangents (n, D, dim) and Ricci curvature (n, dim, dim) at nodes, from quadratics through those around."""
     points = search.points
     n, n_axes = points.shape
-    width = (2.2 if dim < 3 else 1.7) * spacing  # in three dimensions 2.2 would reach 400 nodes, no more exactly
+    width = (2.2 if dim < 3 else 1.7) * spacing  # 2.2 is no more exact in three dimensions
     patches = fit_patches(search, points, dim, width**2)
     second_form = np.zeros((n, dim, dim, n_axes))
     for m, (a, b) in enumerate(zip(*np.triu_indices(dim), strict=True)):

@@ -40,10 +40,11 @@ class MeshSpace(AbstractSpace):
             reject("X", "a mesh with area", "degenerate faces only")
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
-        """As many steps as 4000 nodes allow, and at least 12; even."""
+        """As many steps as so many nodes allow or, by default, as 4000 do, 12 to 40; even."""
         allowed = 4 * np.pi * t * (n_nodes or 4000) / self.volume / 8
-        least = 2 if n_nodes is not None else min(12, 4 * np.pi * t * 20_000 / self.volume / 8)
-        return max(2, 2 * round(float(np.clip(allowed, least, 40)) / 2))
+        if n_nodes is None:
+            allowed = np.clip(allowed, min(12, 4 * np.pi * t * 20_000 / self.volume / 8), 40)
+        return max(2, 2 * round(min(float(allowed), 10_000.0) / 2))
 
     def spacing(self, s2: float) -> float:
         """Distance between nodes: 8 in the footprint of a step; farthest points are less even than a grid."""

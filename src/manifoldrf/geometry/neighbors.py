@@ -1,7 +1,6 @@
 """Nearest nodes, and nodes within a radius: in space, along a manifold, along the surface of a mesh.
 
-Searches are exact. Within a radius, in at most three dimensions, nodes
-are sorted into cells of that size.
+Searches are exact. Within a radius, in at most three dimensions, nodes are sorted into cells of that size.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ _ROWS = 2**15  # of a cloud, handled at once
 _LEAF = 32  # points per leaf of the box tree; 16 to 64 cost the same within 10 %
 _OUTLIER = 20.0  # volumes of nodes are capped at this many median volumes
 _DENSITY_NEIGHBORS = 48  # densities are then good to 15 %
-_MOST_ROWS = 50_000  # of a Dask collection: graphs have at most 20,000 nodes
+ENOUGH_POINTS = 30_000  # of a larger cloud a part is examined
 SHRINK = 0.95  # of the radius of sweeps for farthest points
 _VOLUMES = 1e-300, 1e300  # of one node: their sum and their inverses stay finite
 _FEW = 2048  # below this many neighbours, starting threads takes longer than the search
@@ -397,7 +396,7 @@ def farthest_first(
 
 
 def sample_blocks(table: Any, name: str) -> Any:
-    """Rows of a Dask array or data frame that cover its points: all of them, or 50,000.
+    """Rows of a Dask array or data frame that cover its points: all of them, or 30,000.
 
     Blocks are thinned where they are: a worker needs memory for a block, this process for the sample. Half of its
     rows are random, which keeps density and noise, and half are farthest points, which miss no part of the space.
@@ -408,7 +407,7 @@ def sample_blocks(table: Any, name: str) -> Any:
     is_frame = hasattr(table, "map_partitions")
     blocks = list(np.ravel((table if is_frame else table.rechunk({1: -1})).to_delayed()))
     sizes = np.array(dask.compute(*map(dask.delayed(len), blocks)))
-    shares = np.ceil(sizes * min(1.0, _MOST_ROWS / max(1, sizes.sum()))).astype(np.int64).tolist()
+    shares = np.ceil(sizes * min(1.0, ENOUGH_POINTS / max(1, sizes.sum()))).astype(np.int64).tolist()
     parts = dask.compute(*map(dask.delayed(_covering), blocks, shares, range(len(blocks))))
     return require("pandas", "dask").concat(parts) if is_frame else np.concatenate(parts)
 

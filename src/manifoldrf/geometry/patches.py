@@ -373,10 +373,6 @@ def find_edge(
     """
     points = search.points
     n, n_axes = points.shape
-    if n > 16_000:  # a quarter shows whether there is an edge
-        some = NeighborSearch(points[np.random.default_rng(0).permutation(n)[: n // 4]])
-        if not len(find_edge(some, surface, dim, spacing, n_jobs, noise_std=noise_std).places):
-            return Edge.none(dim, n_axes)
     frames, widest = np.broadcast_to(np.eye(n_axes), (n, n_axes, n_axes)), np.full(n, np.inf)
     if surface is not None:  # windows are smaller than the radius of curvature
         frames, widest = surface.tangents(points), surface.radii(points)

@@ -166,7 +166,7 @@ class AbstractSpace(abc.ABC):
         if n_nodes is not None:
             steps = affordable(n_nodes)
         else:
-            # In three dimensions a step reaches 400 nodes, and a graph of 8000 nodes is as large as one of 60,000.
+            # In three dimensions a step reaches 260 nodes or more, in two 60.
             most = affordable(min(MOST_NODES if self.dim < 3 else 8000, 4 * self.n_known))
             fewest = min(_FEWEST_STEPS if self.dim < 3 else _FEWEST_STEPS // 2, most)
             asked = max(24 * t * self.curvature**2, affordable(ENOUGH_NODES))
@@ -184,7 +184,7 @@ class AbstractSpace(abc.ABC):
         if n_nodes is not None and n_nodes > most:
             reject("n_nodes", f"at most {most} here, or the graph would not fit into memory", n_nodes)
         spacing = self.spacing(s2) if n_nodes is None else (self.volume / n_nodes) ** (1 / self.dim)
-        if n_nodes is None and (count := self.volume / spacing**self.dim) > most:
+        if n_nodes is None and np.isfinite(most) and (count := self.volume / spacing**self.dim) > most:
             shortest = s2 / 2 * (count / most) ** (2 / self.dim)  # of two steps
             rule = f"at least {shortest:.2g} here, or the graph would have more than {most} nodes"
             reject("t", rule, f"{s2 / 2:.2g}")
