@@ -37,6 +37,7 @@ from manifoldrf.features.feature_map import (
     symmetric_product,
 )
 from manifoldrf.features.graph_kernel import (
+    ANCHOR_SPACING,
     GraphKernel,
     HeatGraph,
     KnnGraph,
@@ -203,11 +204,10 @@ def spacing_of(volume: float, m: int, dim: int) -> float:
     return float((volume / m) ** (1 / dim))
 
 
-def anchors_needed(kernel: GraphKernel, ratio: float = 0.8) -> int:
+def anchors_needed(kernel: GraphKernel, ratio: float = ANCHOR_SPACING) -> int:
     """Smallest number of anchors whose spacing is at most ``ratio`` widths, at most all nodes.
 
-    Sums over anchors are off by about .02 at .8, with which the number of anchors is chosen, and by .03 to .05 or
-    more above 1.2 (features of the heat kernel on surfaces).
+    Sums over anchors are off by .03 to .05 or more above 1.2 (features of the heat kernel on surfaces).
     """
     with np.errstate(over="ignore", divide="ignore"):
         wanted = np.float64(kernel.volume ** (1 / kernel.dim) / (ratio * kernel.width)) ** kernel.dim
