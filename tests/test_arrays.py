@@ -349,6 +349,12 @@ def test_values_of_a_text_go_to_the_vertices_it_names(tmp_path, text):
     np.testing.assert_array_equal(values, [[3, 4], nan, nan, [1, 2]])
 
 
+def test_flags_of_filled_values_are_no_values(tmp_path):
+    names, values = read_values(text_file(tmp_path, "vertex,known,heat\n1,0,5\n0,1,4\n"), 2)
+    assert names == ["heat"]
+    assert values.tolist() == [[4.0], [5.0]]
+
+
 BAD_VALUES = [
     *((f"0,2\n{word},1\n", f"Got {word} in") for word in ("4", "-1", "1.5", "nan")),
     ("v,x\n2,1\n\n2,1\n", "each once"),

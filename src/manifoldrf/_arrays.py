@@ -154,7 +154,8 @@ def read_values(
         reject(name, rule, f"{found} in {file.name!r}")
     values = np.full((n_rows, len(names or titles[1:])), np.nan)
     values[rows.astype(np.int64)] = table[first, 1:]
-    return names, values
+    flags = int(len(names) > 1 and names[0] == "known")  # as interpolate writes them
+    return names[flags:], values[:, flags:]
 
 
 def column_titles(path: AnyPath, name: str = "POINTS") -> list[str]:
@@ -296,7 +297,7 @@ def _reject_lines(lines: list[str], options: Any, error: Any, about: tuple[Path,
         except ValueError as found:
             cell = re.search(r"string (.*) to float64 at row 0, (column \d+)", str(found), re.DOTALL)
             words = f"{cell[1][:80]} in line {line}, {cell[2]}" if cell else f"{found} in line {line}"
-            error = f"{words} of {file.name!r} (see fit --columns, --id and --missing)"
+            error = f"{words} of {file.name!r} (fit, transform and kernel have --columns, --id and --missing)"
             break
     reject(name, "a table of numbers with decimal points", error)
 

@@ -5,6 +5,7 @@ import math
 from dataclasses import FrozenInstanceError
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.integrate import dblquad, quad
 from scipy.spatial import cKDTree
@@ -402,6 +403,10 @@ def test_longitudes_and_latitudes_are_points_and_come_back():
             earth.from_lonlat(wrong)
     with pytest.raises(ValueError, match="of the longitudes"):
         earth.from_lonlat([0.0, 1.0], [0.0])
+    frame = pd.DataFrame({"lat": [48.9, 40.7], "lon": [2.4, -74.0]})
+    with pytest.raises(ValueError, match="`lonlat` must be longitudes, then latitudes"):
+        earth.from_lonlat(frame)
+    assert np.array_equal(earth.from_lonlat(frame[["lon", "lat"]]), earth.from_lonlat(frame.to_numpy()[:, ::-1]))
 
 
 def test_hyperbolic_distance_from_the_origin_is_that_of_the_model():

@@ -509,7 +509,8 @@ def _open_points(path: str, name: str, model: Any, chunk: int, table: Any) -> An
         blocks = [points[start : start + chunk] for start in range(0, len(points), chunk)]
         rows = RowReader(points.shape[1], len(points), points.dtype, lambda: iter(blocks))
     if rows.n_columns != model.n_features_in_:
-        reject(name, f"points with {model.n_features_in_} columns, as MODEL has", f"{rows.n_columns} in {path}")
+        rule = f"points with {model.n_features_in_} columns, as MODEL has (--columns and --id choose them)"
+        reject(name, rule, f"{rows.n_columns} in {path}")
     return rows
 
 

@@ -718,7 +718,8 @@ def check_space(estimator: Any, X: Any) -> Any:
         if look_like_degrees(points, column_names(X)):
             warn_user(
                 "The columns of `X` look like degrees, but are used as coordinates of a plane (remedy: "
-                "Sphere(radius=6371.0).from_lonlat(X) makes points of the Earth, in kilometres)."
+                "Sphere(radius=6371.0).from_lonlat makes points of the Earth, in kilometres, from longitudes in "
+                "the first and latitudes in the second column)."
             )
         return points
     if isinstance(X, AbstractManifold):

@@ -260,7 +260,7 @@ class Graph:
         """The points, shape (n_nodes, d); raises if there are none."""
         if self.points is None:
             text = "This graph has no points; give `points` to Graph.from_affinity"
-            raise ValueError(f"{text}, or use GraphRandomFeatures.")
+            raise ValueError(f"{text}, or use GraphRandomFeatures with a kernel in steps, such as DiffusionKernel.")
         return self.points
 
     @property

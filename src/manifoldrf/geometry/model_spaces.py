@@ -24,6 +24,7 @@ from manifoldrf._validation import (
     check_integer,
     check_points,
     check_real,
+    column_names,
     reject,
 )
 from manifoldrf.geometry.manifolds import (
@@ -396,6 +397,8 @@ class Sphere(AbstractManifold):
             if np.shape(lonlat) != np.shape(latitudes):
                 reject("latitudes", f"of the shape {np.shape(lonlat)} of the longitudes", np.shape(latitudes))
             lonlat = np.column_stack([lonlat, latitudes])
+        if (names := column_names(lonlat)) and names[0].lower().startswith("lat"):
+            reject("lonlat", "longitudes, then latitudes", f"columns {', '.join(names)}")
         degrees = check_points(lonlat_of(lonlat), "lonlat", n_columns=2)
         for column, name, most in ((0, "longitudes", 360.0), (1, "latitudes", 90.0)):
             worst = int(np.abs(degrees[:, column]).argmax())
