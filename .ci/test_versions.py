@@ -14,7 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # Those that need no extra.
 GEOMETRY = [
-    f"tests/geometry/test_{name}.py" for name in ("builders", "csr", "graphs", "neighbors", "paths", "sampling")
+    f"tests/geometry/test_{name}.py"
+    for name in ("builders", "csr", "farthest_nodes", "graphs", "neighbors", "thinning")
 ]
 TESTS = [*GEOMETRY, "tests/kernels", "tests/signatures", "tests/features/test_rules.py", "tests/test_native.py"]
 
