@@ -199,7 +199,7 @@ class TestTransform:
         np.save(flat, np.zeros((4, 2)))
         np.save(tmp_path / "none.npy", np.zeros((0, 3)))
         for call, text in (
-            (("transform", model, flat), "`POINTS` must be points with 3 columns, as MODEL has. Got 2 in "),
+            (("transform", model, flat), "`POINTS` must be points with 3 columns, as MODEL has (--columns"),
             (("transform", model, tmp_path / "none.npy"), "`POINTS` must be a file with at least one row."),
             (("kernel", model, flat, tmp_path / "none.npy"), "`B` must be a file with at least one row."),
             (("transform", flat, flat), "`MODEL` must be a .safetensors file with a model"),

@@ -275,7 +275,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         >>> from manifoldrf import ManifoldRandomFeatures, Sphere
         >>> features = ManifoldRandomFeatures(times=(0.05, 0.4), random_state=0).fit(Sphere())
         >>> [features.at(t).n_features_out_ for t in (0.05, 0.07, 0.2)]
-        [393, 393, 99]
+        [447, 447, 112]
         """
         family = self._family()
         found = copy.copy(self)
