@@ -12,7 +12,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# Those that need no extra.
+# Those that need no extra but that of meshes.
 GEOMETRY = [
     f"tests/geometry/test_{name}.py"
     for name in ("builders", "csr", "farthest_nodes", "graphs", "neighbors", "thinning")
@@ -24,7 +24,8 @@ def main():
     """Create the environment, install and test."""
     which, *tests = sys.argv[1:]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    lowest = [re.sub(r">=([\w.]+)", r"==\1", need) for need in project["dependencies"]]
+    needs = project["dependencies"] + project["optional-dependencies"]["mesh"]
+    lowest = [re.sub(r">=([\w.]+)", r"==\1", need) for need in needs]
     # One or two numbers of a version stand for its newest correction.
     pinned = [re.sub(r"==(\d+(\.\d+)?)$", r"==\1.*", need) for need in lowest] if which == "lowest" else []
     with tempfile.TemporaryDirectory() as folder:
@@ -35,7 +36,7 @@ def main():
             if code := subprocess.run([python, *arguments], cwd=ROOT, check=False).returncode:
                 sys.exit(code)
 
-        run("-m", "pip", "install", "--quiet", ".", "pytest", "hypothesis", *pinned)
+        run("-m", "pip", "install", "--quiet", ".[mesh]", "pytest", "hypothesis", *pinned)
         run("-m", "pip", "list")
         # The sources of the checkout are not on the path: the installed package is tested.
         run("-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", *(tests or TESTS))
