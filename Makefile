@@ -57,6 +57,9 @@ demo: setup
 # Run it on a quiet machine, in a clean checkout: records contain times and the commit. With DATA=DIR three
 # experiments read files (docs/data.md) instead of built-in data. Finished parts are in docs/records/parts: after an
 # interruption it goes on there, and parts committed so far can be finished elsewhere from the same commit.
+# Memory of a step of training is kept instead of returned: a training takes 2.2 ms a step instead of 3.1 with glibc.
+records: export MALLOC_MMAP_THRESHOLD_ := 1073741824
+records: export MALLOC_TRIM_THRESHOLD_ := 2147483647
 records: setup
 	$(BIN)/python -m reproduction all --size paper $(if $(DATA),--data "$(DATA)") --out docs/records
 	mv docs/records/*.png docs/images/
