@@ -374,10 +374,9 @@ class Blocks(NamedTuple):
     order: Any  # int64 (m,): columns of the table in their new order
 
 
-def make_blocks(table: Any, points: FloatArray) -> Blocks | None:
-    """Cut a CSR table into blocks of columns that peak at neighbouring points; None if they are nearly empty."""
-    peaks = np.asarray(table.argmax(axis=0)).ravel()  # a node at or near each anchor
-    order = cKDTree(points[peaks], leafsize=BLOCK).indices.astype(np.int64)
+def make_blocks(table: Any, anchors: FloatArray) -> Blocks | None:
+    """Cut a CSR table into blocks of columns of neighbouring anchors; None if they are nearly empty."""
+    order = cKDTree(anchors, leafsize=BLOCK).indices.astype(np.int64)
     place = np.argsort(order, kind="stable")
     sorted_ = sparse.csr_array((table.data, place[table.indices], table.indptr), shape=table.shape, copy=True)
     sorted_.sort_indices()
@@ -527,7 +526,7 @@ class FeatureMap:
         """The table for fused products, where the rule is a step between the cells of a flat space."""
         if not isinstance(self.rule, WalkStep) or self.rule.fused is None:
             return None
-        return make_blocks(self.table, self.graph.positions)
+        return make_blocks(self.table, self.graph.positions[self.anchors])
 
     def values(self, placed: FloatArray, n_jobs: int = 1, *, as_sparse: bool = False) -> Any:
         """g(z, anchor l) of points on the space, CSR or dense of shape (q, m); of a network signatures."""
