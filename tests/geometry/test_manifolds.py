@@ -24,7 +24,6 @@ from manifoldrf import (
     Torus,
 )
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.model_spaces import AbstractBall
 
 ALL = [
     Sphere(dim=1, radius=0.5),
@@ -628,10 +627,7 @@ def test_manifolds_are_frozen_values(manifold):
         manifold.dim = 3
 
 
-def test_boundaries_and_boxes_are_declared():
-    bounded = AbstractBall | MobiusStrip | ProductSpace  # both products have a ball among their factors
-    assert [m for m in ALL if m.has_boundary] == [m for m in ALL if isinstance(m, bounded)]
-    assert not ProductSpace(Sphere(), Sphere()).has_boundary
+def test_boxes_are_declared():
     mixed = (1.0, 0.0, 0.0, 0.0, 0.0)  # only the first coordinate is periodic
     assert [m.box for m in ALL if m.box is not None] == [(1.0, 1.0), (0.5, 0.5, 0.5), mixed]
     assert all(m.dim == 2 and m.ambient_dim == 3 for m in SURFACES)

@@ -48,8 +48,7 @@ class AbstractManifold(abc.ABC):
     ((4000, 3), (4000, 3), (1000, 3))
     """
 
-    has_boundary: ClassVar[bool] = False
-    _equation: ClassVar[str]  # condition for points on the manifold, for errors
+    _equation: ClassVar[str] = "see its class"  # condition for points on the manifold, for errors
     _steps_along_distance: ClassVar[bool] = False  # whether steps of a fit use `_distance`, not the coordinates
 
     @property
@@ -96,7 +95,7 @@ class AbstractManifold(abc.ABC):
         >>> Torus().grid(1000).shape  # 50 columns, 20 rows
         (1000, 3)
         """
-        return self._grid(check_integer(n, "n", 1))
+        return check_points(self._grid(check_integer(n, "n", 1)), "grid", n_columns=self.ambient_dim)
 
     def grid_weights(self, n: int) -> FloatArray:
         """Return the quadrature weights of ``grid(n)``: cell volumes, half cells at edges, summing to the volume.
@@ -326,12 +325,7 @@ class ProductSpace(AbstractManifold):
         for space in given:
             if not isinstance(space, AbstractManifold):
                 reject("factors", "manifolds", repr(space), TypeError)
-        store(
-            self,
-            factors=tuple(given),
-            has_boundary=any(space.has_boundary for space in given),
-            _steps_along_distance=any(space._steps_along_distance for space in given),
-        )
+        store(self, factors=tuple(given), _steps_along_distance=any(space._steps_along_distance for space in given))
 
     def __repr__(self) -> str:
         return f"ProductSpace({', '.join(map(repr, self.factors))})"

@@ -255,8 +255,6 @@ class AbstractBall(AbstractManifold):
     HyperbolicSpace(dim=2, radius=4.0)
     """
 
-    has_boundary: ClassVar[bool] = True
-
     @property
     @abc.abstractmethod
     def radius(self) -> float:

@@ -163,16 +163,14 @@ class MobiusStrip(AbstractManifold):
     Examples
     --------
     >>> from manifoldrf import MobiusStrip
-    >>> strip = MobiusStrip()
-    >>> strip.has_boundary, round(strip.volume, 6)
-    (True, 3.149911)
+    >>> round(MobiusStrip().volume, 6)
+    3.149911
     """
 
     radius: float = 1.0
     half_width: float = 0.25
     dim: int = field(default=2, init=False, repr=False)
     ambient_dim: int = field(default=3, init=False, repr=False)
-    has_boundary: ClassVar[bool] = True
     _equation: ClassVar[str] = "on the band of that half_width"
 
     def __post_init__(self) -> None:
