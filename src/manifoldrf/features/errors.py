@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -110,14 +110,15 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     if t is None or kernel.space is None:
         return None
     steps = kernel.graph.n_steps or 2
+    nodes: int | Literal["auto"] = "auto"
     with without_warnings(Warning):
-        half, others, factor, nodes = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 0.6, None
+        half, others, factor = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 0.6
         if half is kernel.space and steps == 2:
             if isinstance(half, PointSpace):  # with nodes too far apart for more steps
                 return None
             others, factor = 4, 2.0  # of two steps the error is twice that of four
             nodes = int(min(half.most_nodes, kernel.graph.n_nodes * 2 ** (kernel.dim / 2)))
-        other = heat_graph(half, t, n_steps=others, n_nodes=nodes or "auto", n_jobs=n_jobs)
+        other = heat_graph(half, t, n_steps=others, n_nodes=nodes, n_jobs=n_jobs)
         try:
             kernel.stated.resolve(other, kernel.dim)
         except ValueError:  # its steps are too long for the kernel
