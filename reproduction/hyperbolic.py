@@ -12,15 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldrf import (
-    Graph,
-    HeatKernel,
-    HyperbolicSpace,
-    ManifoldRandomFeatures,
-    Network,
-    knn_graph,
-    relative_error,
-)
+from manifoldrf import Graph, HeatKernel, HyperbolicSpace, ManifoldRandomFeatures, knn_graph, relative_error
 from reproduction.common import FloatArray, Progress, errors_of, generator, reproducible, silent
 from reproduction.exhaustion import GradedPoints, depth, graded_points, local_features
 from reproduction.record import Parts, Record, Row, settings_without
@@ -106,7 +98,8 @@ def _recipe(config: Config, ball: HyperbolicSpace, nodes: GradedPoints, seed: in
         kernel=HeatKernel(_local_time(graph, ball, config.t, config.inner)),
         graph=graph,
         teacher__n_walks=round(config.n_walks * ball.radius / config.radii[0]),
-        field=Network(epochs=config.epochs, n_starts=config.n_starts, batch=32_768, patience=None),
+        field__n_starts=config.n_starts,
+        field__epochs=config.epochs,
         random_state=seed,
     ).fit(nodes.points)
 
