@@ -54,6 +54,12 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/manifoldrf demo --out $(OUT)
 
+# The MKL inside torch leaves out AVX-512 on processors that are not Intel's, unless a function says that they are:
+# on an AMD EPYC a step of training takes .85 ms instead of 1.5.
+FASTER := $(VENV)/faster.so
+$(FASTER): | $(STAMP)
+	echo 'int mkl_serv_intel_cpu_true(void) { return 1; }' | $(CC) -x c -shared -fPIC -o $@ -
+
 # Run it on a quiet machine, in a clean checkout: records contain times and the commit. With DATA=DIR three
 # experiments read files (docs/data.md) instead of built-in data. Finished parts are in docs/records/parts: after an
 # interruption it goes on there, and parts committed so far can be finished elsewhere from the same commit.
@@ -62,8 +68,8 @@ demo: setup
 records: export OPENBLAS_NUM_THREADS := 1
 records: export MALLOC_MMAP_THRESHOLD_ := 1073741824
 records: export MALLOC_TRIM_THRESHOLD_ := 2147483647
-records: setup
-	$(BIN)/python -m reproduction all --size paper $(if $(DATA),--data "$(DATA)") --out docs/records
+records: setup $(FASTER)
+	LD_PRELOAD=$(abspath $(FASTER)) $(BIN)/python -m reproduction all --size paper $(if $(DATA),--data "$(DATA)") --out docs/records
 	mv docs/records/*.png docs/images/
 	$(BIN)/python -m reproduction results
 
