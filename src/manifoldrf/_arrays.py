@@ -23,7 +23,7 @@ ARRAY_SUFFIXES = (".npy", ".npz", ".csv")
 # Preferred names in an .npz file with several arrays.
 _POINTS = ("points", "vertices", "verts", "X", "V", "v")
 _FACES = ("faces", "triangles", "F", "f")
-_MISSING = ("", "na", "n/a", "null", "none")  # besides NaN, as spreadsheets and databases write it
+_MISSING = ("", "na", "n/a", "null", "none")  # besides NaN, as written by spreadsheets and databases
 AnyPath = str | PathLike[str]
 
 
@@ -37,7 +37,7 @@ class RowReader:
     blocks: Callable[[], Iterator[Any]]
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yield the index of the first row of a block, and the block, from the start of the file."""
+        """Yield each block with the index of its first row, from the start of the file."""
         start = 0
         for block in self.blocks():
             yield start, block
@@ -46,10 +46,10 @@ class RowReader:
 
 @dataclass
 class Table:
-    """The columns of a file that are coordinates, and what is done with the others and with missing values.
+    """Which columns of a file are coordinates, and how the others and missing values are treated.
 
-    The cells of the columns ``kept`` are kept as text. With ``drop``, empty cells and words such as NA are NaN, and
-    :meth:`complete` leaves out their rows; it adds the kept cells of every block that it returns to ``blocks``.
+    The cells of the columns ``kept`` are kept as text. With ``drop``, empty cells and words such as NA become NaN,
+    and :meth:`complete` drops their rows; it adds the kept cells of each block that it returns to ``blocks``.
     """
 
     places: Sequence[int]
@@ -61,7 +61,7 @@ class Table:
     blocks: deque[list[list[str]]] = field(default_factory=deque)
 
     def columns(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """The columns of some rows that are coordinates; the others are kept."""
+        """The coordinate columns of some rows; cells of the ``kept`` columns are stored."""
         self.cells.extend(np.char.strip(rows[:, list(self.kept)].astype(str)).tolist() if self.kept else ())
         return np.ascontiguousarray(rows[:, list(self.places)])
 
@@ -77,7 +77,7 @@ class Table:
 
 # --------------------------------------------------------------------------------------------------------- reading
 def open_rows(path: AnyPath, name: str = "POINTS", chunk: int = 8192, table: Table | None = None) -> RowReader:
-    """Open an array of shape (n, d), as :func:`read_points` takes it, to read it in blocks of ``chunk`` rows."""
+    """Open an array of shape (n, d), as in :func:`read_points`, for reading in blocks of ``chunk`` rows."""
     file, chunk = _check_file(path, name), check_integer(chunk, "chunk", 1)
     if file.suffix.lower() == ".csv":
         n_columns = len(column_titles(file, name)) if table is None else len(table.places)
@@ -154,12 +154,12 @@ def read_values(
         reject(name, rule, f"{found} in {file.name!r}")
     values = np.full((n_rows, len(names or titles[1:])), np.nan)
     values[rows.astype(np.int64)] = table[first, 1:]
-    flags = int(len(names) > 1 and names[0] == "known")  # as interpolate writes them
+    flags = int(len(names) > 1 and names[0] == "known")  # a column that `interpolate` writes
     return names[flags:], values[:, flags:]
 
 
 def column_titles(path: AnyPath, name: str = "POINTS") -> list[str]:
-    """The names of all columns of a file; empty texts where they have none."""
+    """The names of all columns of a file; empty strings where they have none."""
     file = _check_file(path, name)
     if file.suffix.lower() != ".csv":
         return [""] * _read_array(file, name, _POINTS).shape[1]
@@ -167,7 +167,7 @@ def column_titles(path: AnyPath, name: str = "POINTS") -> list[str]:
 
 
 def find_column(wanted: str, titles: Sequence[str], option: str) -> int:
-    """The place of a column that is named, or numbered from 0."""
+    """The index of a column, given by its name or its number from 0."""
     if titles.count(wanted) == 1:
         return titles.index(wanted)
     if wanted.isdecimal() and len(wanted) < 10 and int(wanted) < len(titles):
@@ -187,14 +187,14 @@ def _check_file(path: AnyPath, name: str) -> Path:
 
 
 def _kept(array: NDArray[Any]) -> NDArray[Any]:
-    """Numbers in the type in memory: single precision stays, everything else becomes double."""
+    """Convert numbers to double precision, except those in single precision."""
     with np.errstate(invalid="ignore"):
         return array.astype(np.float32 if array.dtype.str[1:] == "f4" else np.float64, copy=False)
 
 
 @contextmanager
 def _readable(file: Path, name: str) -> Iterator[None]:
-    """Make one sentence of whatever numpy raises for a damaged file."""
+    """Turn any error of numpy for a damaged file into one sentence."""
     try:
         with filtered("ignore", "", Warning):  # headers from Python 2, odd escapes
             yield
@@ -221,7 +221,7 @@ def _read_array(file: Path, name: str, wanted: Sequence[str], axes: tuple[int, .
 
 
 def read_npz(file: Path, name: str, wanted: Sequence[str] | None, *, alone: bool = False) -> dict[str, Any]:
-    """Read the wanted arrays of an .npz file, or all; ``alone``: just the first of them, or the only array."""
+    """Read the wanted arrays of an .npz file, or all; with ``alone`` only the first of them, or the only array."""
     with _readable(file, name), np.load(file, allow_pickle=False) as archive:
         members, result = archive.zip.namelist(), dict[str, NDArray[Any]]()
         names = [member.removesuffix(".npy") for member in members if member.endswith(".npy")]
@@ -232,7 +232,7 @@ def read_npz(file: Path, name: str, wanted: Sequence[str] | None, *, alone: bool
             if size > most:  # a small archive can unpack to any size
                 raise ValueError(f"it unpacks to {size} bytes, more than {most}; save it uncompressed")
             result[key] = archive[key]
-            if not isinstance(result[key], np.ndarray):  # the bytes of something else
+            if not isinstance(result[key], np.ndarray):  # not an array, just bytes
                 raise TypeError(f"{key!r} is not an array")
     if alone and (not result or {"format", "shape", "data"}.issubset(names)):
         rule = "a file with one dense array, or with one named " + ", ".join(map(repr, wanted or ()))
@@ -241,12 +241,12 @@ def read_npz(file: Path, name: str, wanted: Sequence[str] | None, *, alone: bool
 
 
 def _csv_layout(file: Path, name: str) -> tuple[str | None, list[str], int]:
-    """The separator of a text, the titles of its columns, empty if they have none, and the lines before numbers."""
+    """The separator, the titles of the columns (empty if none), and the number of lines before the numbers."""
     with file.open("rb") as stream:
         texts = (line.decode("utf-8-sig", "replace").partition("#")[0].strip("\r\n") for line in stream)
         found = [*islice(((text, k) for k, text in enumerate(texts) if text.strip()), 2), ("", 0), ("", 0)]
     (first, begin), (second, _) = found[:2]
-    # A comma is the last choice: next to another separator it is a decimal comma, which is refused.
+    # A comma comes last: next to another separator it is a decimal comma, which is refused.
     separator = next((mark for mark in ";\t," if mark in first), None)
     reader = csv.reader([first if separator else " ".join(first.split())], delimiter=separator or " ")
     cells = [cell.strip() for cell in next(reader, [])]
@@ -313,7 +313,7 @@ class RowWriter:
     n_rows: int = 0
 
     def append(self, block: Any, cells: Sequence[Sequence[str]] = ()) -> None:
-        """Write an array or sparse matrix of shape (k, n_columns), in .csv files behind cells."""
+        """Write an array or sparse matrix of shape (k, n_columns); in .csv files after ``cells``."""
         rows = block.tocsr() if sp.issparse(block) else np.asarray(block)
         if rows.ndim != 2 or rows.shape[1] != self.n_columns:
             reject("block", f"an array of shape (k, {self.n_columns})", f"shape {rows.shape}")
@@ -334,8 +334,8 @@ def row_writer(
 ) -> Iterator[RowWriter]:
     """Open a .npy, .npz or .csv file for the rows of one array; it appears when the block ends without an error.
 
-    Rows of .npy and .csv files are written at once, those of .npz files wait in memory; ``sparse``: as a CSR array,
-    as ``scipy.sparse.load_npz`` reads it, otherwise as an array named "rows". ``titles``: first line of a text.
+    Rows of .npy and .csv files are written at once; those of .npz files are kept in memory until the end. With
+    ``sparse`` they are saved for ``scipy.sparse.load_npz``, else as "rows". ``titles``: first line of a .csv file.
 
     Examples
     --------
@@ -367,7 +367,7 @@ def row_writer(
 
             def write_lines(rows: Any, cells: Sequence[Sequence[str]]) -> None:
                 if not cells:
-                    np.savetxt(text, _dense(rows), fmt="%s", delimiter=",")  # the fewest digits
+                    np.savetxt(text, _dense(rows), fmt="%s", delimiter=",")  # the shortest exact decimals
                 for words, row in zip(cells, _dense(rows) if cells else (), strict=True):
                     lines.writerow([*words, *map(str, row)])
 
@@ -375,7 +375,7 @@ def row_writer(
         else:
             file = stack.enter_context(temporary.open("wb"))
             header = {"descr": kind.str, "fortran_order": False, "shape": (0, n_columns)}
-            np.lib.format.write_array_header_1_0(file, header)  # leaves room for any number of rows
+            np.lib.format.write_array_header_1_0(file, header)  # has room for any number of rows
             writer = RowWriter(n_columns, kind, lambda rows, _: file.write(_dense(rows).data))
             yield writer
             file.seek(0)

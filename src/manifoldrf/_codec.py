@@ -30,9 +30,9 @@ from manifoldrf._validation import reject
 Arrays = dict[str, NDArray[Any]]
 Kind = TypeVar("Kind", bound=type)
 
-FORMAT = 2  # of files; others are refused
+FORMAT = 2  # of files; other formats are refused
 _DEPTH = 32  # levels of nested values; a fitted model has about 10
-# Parsed JSON takes up to 30 times the memory of its text, and the values as much again: 200 MB for any file.
+# Parsed JSON takes up to 30 times the memory of its text, and the values as much again: at most 200 MB per file.
 _LONGEST_HEADER = 3_000_000
 _DTYPES = frozenset(map(np.dtype, ("<f8", "<f4", "<i8", "<i4", "<i2", "i1", "<u8", "<u4", "<u2", "u1", "?")))
 _CLASSES: dict[str, type] = {}
@@ -57,11 +57,11 @@ class ModelFileError(ValueError):
 
 
 def stored(kind: Kind) -> Kind:
-    """Let files hold instances of a class: a frozen dataclass, or a class with ``_state`` and ``_from_state``.
+    """Allow instances of a class in files: a frozen dataclass, or a class with ``_state`` and ``_from_state``.
 
-    Files know it by its name. ``_state`` returns a dict of values, and the class method ``_from_state`` makes the
-    instance again, or raises if they do not belong together. Users cannot construct most of these classes, and
-    compiled code trusts them: ``_check_loaded`` raises unless what a file held fits together.
+    Files refer to the class by its name. ``_state`` returns a dict of values; the class method ``_from_state``
+    builds the instance from them, or raises if they are inconsistent. Users cannot construct most of these classes,
+    and compiled code trusts them, so ``_check_loaded`` raises if the loaded fields are inconsistent.
     """
     _CLASSES[kind.__name__] = kind
     if dataclasses.is_dataclass(kind):
@@ -127,7 +127,7 @@ class _Encoder:
         self.arrays: Arrays = {}
         self._names: dict[Any, str] = {}
         self._numbers: dict[int, int] = {}
-        self._alive: list[Any] = []  # so that no other object gets the address of one that was encoded
+        self._alive: list[Any] = []  # keeps the ids of encoded objects from being reused
 
     def encode(self, value: Any, path: str, depth: int) -> Any:  # noqa: C901  (one case for each kind of value)
         if depth > _DEPTH:
@@ -137,7 +137,7 @@ class _Encoder:
             return value
         if isinstance(value, np.generic):
             return {"scalar": self._name(np.asarray(value), path)}
-        if kind in (np.ndarray, np.memmap):  # in its memory order, on which the rounding of products depends
+        if kind in (np.ndarray, np.memmap):  # keeps the memory order, which affects the rounding of products
             is_fortran = value.flags.f_contiguous and not value.flags.c_contiguous
             return {"transposed": self._name(value.T, path)} if is_fortran else {"array": self._name(value, path)}
         if kind is dict:
@@ -146,7 +146,7 @@ class _Encoder:
             return {"dict": {key: self.encode(part, f"{path}[{key!r}]", depth + 1) for key, part in value.items()}}
         if kind in (list, tuple):
             if kind is tuple and len(value) > 1000 and all(type(part) is float for part in value):
-                return {"floats": self._name(np.array(value), path)}  # such as losses, which would fill the header
+                return {"floats": self._name(np.array(value), path)}  # such as losses: too long for the header
             parts = [self.encode(part, f"{path}[{k}]", depth + 1) for k, part in enumerate(value)]
             return parts if kind is list else {"tuple": parts}
         return self._instance(value, path, depth)
@@ -183,23 +183,23 @@ class _Encoder:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """What a file holds of an instance."""
+    """The fields of an instance that are saved."""
     if hasattr(value, "_state"):
         return dict(value._state())
     return {name: getattr(value, name) for name in _kept(type(value))}
 
 
 def _kept(kind: Any) -> list[str]:
-    """Names of the fields that files hold."""
+    """Names of the fields that are saved."""
     return [part.name for part in dataclasses.fields(kind) if part.init and "unstored" not in part.metadata]
 
 
 class _Decoder:
-    """Decodes one tree; instances are numbered in the order in which they are complete, as in the encoder."""
+    """Decodes one tree. Instances are numbered in order of completion, as in the encoder."""
 
     def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
-        self._views: dict[str, Any] = {}  # what is made from an array, always the same object
+        self._views: dict[str, Any] = {}  # objects made from arrays, each made once
         self._instances: list[Any] = []
 
     def decode(self, tree: Any) -> Any:  # noqa: C901  (one case for each kind of value)
@@ -237,17 +237,17 @@ class _Decoder:
         return self._arrays[name]
 
     def _csr(self, names: tuple[Any, ...], shape: tuple[int, int]) -> Any:
-        """A CSR array of exactly these arrays. Compiled code trusts indices, so they are checked."""
+        """A CSR array made of exactly these arrays. The indices are checked, because compiled code trusts them."""
         data, indices, indptr = map(self._array, names)
         valid: Any = {data.ndim, indices.ndim, indptr.ndim} == {1} and indices.dtype == indptr.dtype
         valid = valid and indices.dtype.kind == "i" and 0 <= min(shape) <= max(shape) < 2**62
-        # By hand: the constructor may turn large integers into small ones before its own check.
+        # Checked here, because the constructor may truncate large integers before its own check.
         valid = valid and len(indptr) == shape[0] + 1 and indptr[0] == 0 and (indptr[1:] >= indptr[:-1]).all()
         valid = valid and indptr[-1] == len(indices) == len(data)
         if not valid or (len(indices) and not 0 <= indices.min() <= indices.max() < shape[1]):
             raise ModelFileError("it holds a sparse array with indices out of range")
         matrix = sparse.csr_array((data, indices, indptr), shape=shape)
-        matrix.data, matrix.indices, matrix.indptr = data, indices, indptr  # which scipy may have converted
+        matrix.data, matrix.indices, matrix.indptr = data, indices, indptr  # scipy may have converted them
         return matrix
 
 
@@ -291,7 +291,7 @@ def check_types(hints: dict[str, Any], values: dict[str, Any]) -> None:
 
 
 def _matches(value: Any, hint: Any) -> bool:
-    """Whether a value has an annotated type. Kinds of annotations that no field uses match every value."""
+    """Whether a value has an annotated type. Annotations of a kind that no field uses match every value."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_matches(value, part) for part in parts)
@@ -371,7 +371,7 @@ def _read(file: BinaryIO) -> tuple[Arrays, Any]:
 
 
 def _read_header(file: BinaryIO) -> bytes:
-    """The length of the header, 8 bytes, and the header, which is read only if it is not too long."""
+    """The 8 bytes of the header's length and the header, which is read only if it is not too long."""
     start = file.read(9)
     length = int.from_bytes(start[:8], "little")
     if start[8:] != b"{" or length < len("{}"):
@@ -396,7 +396,7 @@ def _parse(text: bytes | str) -> dict[str, Any]:
         plain = text.encode() if isinstance(text, str) else text
         marks = np.frombuffer(re.sub(rb'"(?:[^"\\]|\\.)*+"', b"", plain), dtype=np.uint8)
         steps = np.isin(marks, [ord("["), ord("{")]).astype(np.int64) - np.isin(marks, [ord("]"), ord("}")])
-        if steps.cumsum().max(initial=0) > 2 * _DEPTH + 2:  # a level of values takes at most two of JSON
+        if steps.cumsum().max(initial=0) > 2 * _DEPTH + 2:  # each level of values takes at most two levels of JSON
             raise ValueError("too deeply nested")
         tree = json.loads(plain)
     except ValueError as error:

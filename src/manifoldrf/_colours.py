@@ -7,7 +7,7 @@ from manifoldrf._validation import FloatArray
 
 # Colours (red, green, blue) in [0, 1] at 17 equally spaced stops. (17, 3)
 # fmt: off
-# magma_r: light is low. Lightness decreases monotonically, so the order is visible in grey and to the colour blind.
+# magma_r: light is low. Lightness is monotone, so the scale also works in greyscale and for colour-blind readers.
 SEQUENTIAL: FloatArray = np.array(
     [
         (0.9871, 0.9914, 0.7495), (0.9928, 0.8772, 0.6331), (0.9970, 0.7624, 0.5288), (0.9958, 0.6463, 0.4414),
@@ -17,7 +17,7 @@ SEQUENTIAL: FloatArray = np.array(
         (0.0015, 0.0005, 0.0139),
     ]
 )
-# RdBu: red is low, blue is high, almost white is the middle.
+# RdBu: red is low, blue is high, and the middle is almost white.
 DIVERGING: FloatArray = np.array(
     [
         (0.4039, 0.0000, 0.1216), (0.5885, 0.0591, 0.1511), (0.7340, 0.1661, 0.2026), (0.8226, 0.3433, 0.2863),
@@ -32,7 +32,7 @@ GREY: FloatArray = np.array([0.6, 0.6, 0.6])  # for missing values; neither scal
 
 
 def field_colours(values: FloatArray) -> NDArray[np.uint8]:
-    """Colours of a field from its smallest to its largest value, shape (n, 3); grey where it is not finite.
+    """Colours of a field over its range of values, shape (n, 3); grey where it is not finite.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def colours_of(
     numbers = np.asarray(values, dtype=np.float64)
     unknown = np.isnan(numbers)
     inside = np.clip(np.where(unknown, lowest, numbers), lowest, highest)
-    # Halves, because the width of a range of very large numbers would overflow.
+    # Half widths, because highest - lowest can overflow.
     width = highest / 2 - lowest / 2
     position = (inside / 2 - lowest / 2) / width if width > 0 else np.full(len(inside), 0.5)
     grid = np.linspace(0.0, 1.0, len(stops))

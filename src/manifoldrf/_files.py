@@ -28,7 +28,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, full quota, 
 _WAITS = (0.01, 0.05, 0.2, 0.5) if os.name == "nt" else ()  # seconds
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}(\.\w+)?")
 _WRITTEN: ContextVar[list[Path] | None] = ContextVar("manifoldrf files", default=None)
-# Control characters, unpaired surrogates, which no file can hold, and characters that change the direction of text.
+# Control characters, unpaired surrogates (which cannot be encoded), and characters that change the text direction.
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -64,7 +64,7 @@ def check_suffix(path: Path, name: str, suffixes: Sequence[str]) -> str:
 
 # ------------------------------------------------------------------------------------------ paths that are written
 def check_output(path: Any, name: str, suffixes: Sequence[str], inputs: Iterable[Any] = ()) -> Path:
-    """Check before any work that a file can be written, and return its path.
+    """Check in advance that a file can be written, and return its path.
 
     Parameters
     ----------
@@ -100,16 +100,16 @@ def check_output(path: Any, name: str, suffixes: Sequence[str], inputs: Iterable
 
 
 def output_file(path: Any, name: str = "path") -> Path:
-    """Return the file that a path leads to through links, if it is a regular file or a new one.
+    """Resolve the links of a path and return the file, if it is a regular file or a new one.
 
-    A device or a pipe must never be replaced: run as root, that would take the null device from everyone.
+    A device or a pipe must never be replaced: run as root, that would destroy the null device.
     """
     target = as_path(path, name)
     try:
-        mode = target.stat().st_mode  # by the path itself: some links in /proc lead to no name
+        mode = target.stat().st_mode  # of the unresolved path: some links in /proc resolve to no name
     except (FileNotFoundError, NotADirectoryError):
         mode = stat.S_IFREG
-    except (OSError, ValueError) as error:  # no permission, a circle of links, a name too long, NUL
+    except (OSError, ValueError) as error:  # no permission, a cycle of links, a long name, NUL
         kind = PermissionError if getattr(error, "errno", None) in _NO_PERMISSION else ValueError
         reject(name, f"a path that can be used ({getattr(error, 'strerror', error)})", repr(os.fspath(path)), kind)
     if stat.S_ISDIR(mode):
@@ -131,7 +131,7 @@ def writable_folder(folder: Any, name: str = "folder") -> Path:
         reject(name, "a folder, or a new name for one", path, NotADirectoryError)
     except OSError as error:
         if error.errno not in _NO_PERMISSION:
-            raise  # a full disk, a name too long: the message of the system is better
+            raise  # full disk, long name: the system's message is better
         reject(name, "a folder in a place that is writable", path, PermissionError)
     if not _is_writable(path):
         reject(name, "a folder that is writable", path, PermissionError)
@@ -153,7 +153,7 @@ def folder_for_results(folder: Any, name: str = "folder") -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether a file can be created in a folder. Creates one: permissions are not reliable on all disks."""
+    """Whether a file can be created in a folder; tries it, because permissions are not reliable on all disks."""
     if not os.access(folder, os.W_OK | os.X_OK):
         return False
     probe = folder / f".{uuid.uuid4().hex}"
@@ -193,10 +193,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Do the same for several files, of which all are replaced or none.
+    """Do the same for several files: all are replaced, or none.
 
-    Signals wait while the files get their names. Only a kill, a power cut or an error of the disk in these
-    microseconds leaves some old.
+    Signals wait while the files are renamed. Only a kill, a power cut or a disk error in these microseconds can
+    leave some files unreplaced.
     """
     targets = [output_file(path) for path in paths]
     drafts = [target.with_name(f".{uuid.uuid4().hex}{target.suffix}") for target in targets]
@@ -223,7 +223,7 @@ def atomic_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _put_in_place(drafts: Sequence[Path], targets: Sequence[Path], paths: Sequence[Path]) -> None:
-    """Give complete files their names; if there are several, signals wait meanwhile."""
+    """Rename complete files to their targets; signals wait if there are several."""
     for draft, target in zip(drafts, targets, strict=True):
         with draft.open("rb+") as file:
             os.fsync(file.fileno())  # otherwise a power cut can leave the new name on empty blocks
@@ -240,7 +240,7 @@ def _put_in_place(drafts: Sequence[Path], targets: Sequence[Path], paths: Sequen
 
 
 def replace_file(draft: Path, target: Path, waits: Sequence[float] = _WAITS) -> None:
-    """Give a file its name. Windows refuses while another program has the old file open, often for a moment."""
+    """Rename a file. Windows refuses while another program has the old file open, often only for a moment."""
     for wait in waits:
         with suppress(PermissionError):
             draft.replace(target)
@@ -250,7 +250,7 @@ def replace_file(draft: Path, target: Path, waits: Sequence[float] = _WAITS) -> 
 
 
 def _hold_signals(block: ExitStack) -> None:
-    """Let signals that end the program wait until the block ends; only the main thread receives them."""
+    """Defer signals that end the program until the block ends; only the main thread receives them."""
     if threading.current_thread() is not threading.main_thread():
         return
     came: list[int] = []
@@ -269,7 +269,7 @@ def _hold_signals(block: ExitStack) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write the names in a folder to disk, if the system can. The file is complete without it."""
+    """Flush the entries of a folder to disk, if the system can. The content of the file is already on disk."""
     with suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:
@@ -301,7 +301,7 @@ def noted_files(written: list[Path]) -> Iterator[None]:
 
 
 def visible(text: str) -> str:
-    """Replace characters that no page shows, or no file can hold, by replacement characters."""
+    """Replace characters that cannot be displayed or encoded by replacement characters."""
     return _INVISIBLE.sub("\ufffd", text)
 
 
@@ -317,14 +317,14 @@ def escaped(text: str) -> str:
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A table of names and texts, as a notebook shows it.
+    """A two-column HTML table of names and texts, for notebooks.
 
     Examples
     --------
     >>> html_table("Graph", [("nodes", "5 < 6")]).count("5 &lt; 6")
     1
     """
-    style = 'style="text-align:left;vertical-align:top;padding-right:1em;white-space:{}"'  # against theirs
+    style = 'style="text-align:left;vertical-align:top;padding-right:1em;white-space:{}"'  # overrides notebooks'
     head, cell = style.format("nowrap"), style.format("normal")
     lines = (f"<tr><th {head}>{escaped(name)}</th><td {cell}>{escaped(text)}</td></tr>" for name, text in rows)
     return f"<table><caption {head}><b>{escaped(title)}</b></caption>{''.join(lines)}</table>"

@@ -74,4 +74,4 @@ def generator(seed: SeedLike, name: str) -> np.random.Generator:
 
 def _digest(key: bytes, message: bytes) -> bytes:
     """Keyed 128-bit hash, the same on every platform and Python version (unlike ``hash``)."""
-    return hashlib.blake2b(message, key=key, digest_size=16).digest()  # so derived keys do not collide by accident
+    return hashlib.blake2b(message, key=key, digest_size=16).digest()  # 128 bits: collisions are negligible

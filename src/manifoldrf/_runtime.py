@@ -44,14 +44,14 @@ def silent(what: str, done: int, total: int) -> None:
 
 @contextmanager
 def stage_of(progress: Progress, what: str) -> Iterator[None]:
-    """Report the beginning of a stage without steps and, if nothing fails, its end."""
+    """Report the start of a stage that has no steps and, unless it fails, its end."""
     progress(what, 0, 1)
     yield
     progress(what, 1, 1)
 
 
 def all_or_nothing(method: _Method) -> _Method:
-    """Decorate a method such that the object is as before if it fails: half a fit could not be loaded again."""
+    """Decorate a method so that a failure leaves the object unchanged: a partial fit could not be loaded again."""
 
     @functools.wraps(method)
     def whole(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -76,11 +76,10 @@ def thread_pool(n_jobs: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int) -> list[Any]:
-    """Apply a function to items in threads that are kept. Results are in the order of the items.
+    """Apply a function to items in a persistent thread pool. Results are in the order of the items.
 
-    New threads cost 0.6 ms, a tenth of the time of a kernel between 512 points. A nested call runs in the calling
-    thread; otherwise threads would wait for each other. A call with one job also runs in the calling thread; with a
-    single kept thread, all callers would wait for it.
+    Starting threads costs 0.6 ms, a tenth of the time of a kernel between 512 points. Nested calls run in the
+    calling thread to prevent deadlocks. So do calls with one job: otherwise all callers would share one worker.
     """
     if n_jobs == 1 or threading.current_thread().name.startswith(_LASTING):
         return list(map(function, items))
@@ -89,21 +88,21 @@ def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int)
 
 @functools.cache
 def _lasting_pool(n_jobs: int, process: int) -> ThreadPoolExecutor:
-    """Threads of one process; a forked process does not have them."""
+    """The thread pool of one process; a forked process needs its own."""
     return ThreadPoolExecutor(n_jobs, thread_name_prefix=f"{_LASTING}-{process}")
 
 
 def in_a_copy() -> bool:
-    """Whether this process was forked from a process that used the library, so that its threads are missing."""
+    """Whether this process was forked from one that used the library: threads do not survive a fork."""
     return os.getpid() != _FIRST_PROCESS
 
 
 # ------------------------------------------------------------------------------------------------ matrix products
 class SharedLimit:
-    """A setting of the whole process that overlapping computations change while they run.
+    """A process-wide setting that overlapping computations change while they run.
 
-    The first one changes it and the last one restores it. If each computation restored the value it had found, the
-    first to end would undo the change for the others, and the last would leave it in place.
+    The first computation changes it and the last one restores it. If each restored the value that it saw, the first
+    to end would undo the change for the others, and the last would leave it in place.
 
     Parameters
     ----------
@@ -133,17 +132,17 @@ class SharedLimit:
                     self._restore()
 
 
-# Ignore underflow, whatever the user set in numpy: kernels of distant points become zero, which is right. A context
-# manager or decorator.
+# Ignore underflow, whatever the user set in numpy: kernels of distant points rightly become zero. Works as a
+# context manager or decorator.
 quiet_underflow = functools.partial(np.errstate, under="ignore")
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Compute matrix products in the calling thread: their last bits depend on the number of threads.
+    """Compute matrix products in the calling thread, because their last bits depend on the number of threads.
 
-    A context manager or decorator. Most BLAS libraries have one setting for the whole process, so other threads are
-    affected until the block ends. Underflow is ignored in the block, as in :func:`quiet_underflow`.
+    Works as a context manager or decorator. Most BLAS libraries have one setting per process, so other threads are
+    affected until the block ends. Underflow is ignored, as in :func:`quiet_underflow`.
     """
     with quiet_underflow(), _blas_limit(os.getpid()).held():
         own = _blas_libraries(len(sys.modules))[1]
@@ -156,7 +155,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @functools.cache
 def _blas_limit(process: int) -> SharedLimit:
-    """The limit of one process; in a forked process it is not in use yet."""
+    """The limit of one process; a forked process starts without it."""
 
     def change() -> Callable[[], Any]:
         shared = _blas_libraries(len(sys.modules))[0]
@@ -171,19 +170,18 @@ def _blas_libraries(n_modules: int) -> tuple[list[Any], list[Any]]:
 
     Imported modules can load more libraries, so the search is repeated after new imports.
     """
-    found = ThreadpoolController().select(user_api="blas").lib_controllers  # Accelerate of macOS is none of them
+    found = ThreadpoolController().select(user_api="blas").lib_controllers  # without Accelerate of macOS
     found = [library for library in found if library.num_threads is not None]
     own = [library for library in found if library.internal_api == "mkl" or library.threading_layer == "openmp"]
     return [library for library in found if library not in own], own
 
 
 def _set_threads(libraries: list[Any], counts: list[int]) -> list[int]:
-    """Give libraries numbers of threads; returns the previous ones."""
+    """Set the number of threads of each library; return the previous numbers."""
     before = []
     for library, count in zip(libraries, counts, strict=True):
         before.append(library.num_threads)
-        # Newer versions accept changes only from the first thread that set a number; here another thread may
-        # restore it.
+        # Newer versions accept changes only from the thread that first set a number; another may restore it here.
         release = getattr(library, "clear_controlling_thread", lambda *, force: None)
         release(force=True)
         library.set_num_threads(count)
@@ -193,7 +191,7 @@ def _set_threads(libraries: list[Any], counts: list[int]) -> list[int]:
 
 # ------------------------------------------------------------------------------------------------------- warnings
 class ManifoldWarning(UserWarning):
-    """A result may be worse than it looks, or not what was meant. The text says why, and what helps.
+    """A result may be less accurate than it looks, or not what was meant. The text gives the reason and a remedy.
 
     Examples
     --------
@@ -251,8 +249,8 @@ def recorded_warnings() -> Iterator[list[Warning]]:
 def filtered(action: str, beginning: str, category: type[Warning]) -> Iterator[None]:
     """Filter a warning of another library during one call.
 
-    All threads see the filter meanwhile, so it should match one text, or last no longer than reading a file. Only
-    one thread at a time sets a filter, so the previous filters are restored.
+    The filter applies to all threads, so it should match one text, or last no longer than reading a file. Only one
+    thread at a time sets a filter, so the previous filters are restored correctly.
     """
     with _FILTERS, warnings.catch_warnings():
         warnings.filterwarnings(action, beginning, category)  # type: ignore[arg-type]
@@ -261,7 +259,7 @@ def filtered(action: str, beginning: str, category: type[Warning]) -> Iterator[N
 
 # ---------------------------------------------------------------------------------------------- optional packages
 def require(module: str, extra: str) -> Any:
-    """Import ``module``, or name the extra of manifoldrf that installs it, or the version that is needed."""
+    """Import ``module``; an error names the extra of manifoldrf that installs it, or the version needed."""
     package = module.split(".")[0]
     needed, found = _versions(package)
     older, newer = (tuple(map(int, re.findall(r"\d+", version)[:3])) for version in (found, needed))

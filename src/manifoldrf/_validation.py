@@ -52,7 +52,7 @@ NONNEGATIVE = Interval(0.0)
 
 
 def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueError) -> NoReturn:
-    """Raise the error for a bad argument, whose name is its attribute ``argument``."""
+    """Raise the error for a bad argument; its attribute ``argument`` is the name."""
     text = written(value) if isinstance(value, int) else str(value)
     text = text if len(text) <= 500 else f"{text[:500]} ..."
     error: Any = kind(f"`{name}` must be {rule}. Got {text}.")
@@ -61,7 +61,7 @@ def reject(name: str, rule: str, value: object, kind: type[Exception] = ValueErr
 
 
 def written(value: int) -> str:
-    """An integer as text, or the number of its digits if these are many; Python refuses to print 5000."""
+    """An integer as text, or its number of digits if it has many; Python refuses to print 5000 digits."""
     n_digits = int(value.bit_length() * math.log10(2)) + 1
     return str(value) if n_digits < 100 else f"an integer of {n_digits} digits"
 
@@ -73,7 +73,7 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
     if isinstance(value, bool) or not isinstance(value, Integral):
         reject(name, rule, repr(value), TypeError)
     number = int(value)
-    if number > 10**300 and high is None:  # larger ones are no floats
+    if number > 10**300 and high is None:  # larger ones exceed all floats
         reject(name, f"an integer in [{low}, 1e+300]", number)
     if number < low or (high is not None and number > high):
         reject(name, rule, value)
@@ -83,7 +83,7 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
 def check_jobs(n_jobs: Any, name: str = "n_jobs") -> int:
     """Return a number of threads, at least 1; -1 means all cores that this process may use.
 
-    More than four times as many as there are cores are taken for all cores, with a warning.
+    More than four times the number of cores counts as all cores, with a warning.
     """
     rule = "-1 or an integer in [1, inf)"
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral):
@@ -93,7 +93,7 @@ def check_jobs(n_jobs: Any, name: str = "n_jobs") -> int:
     # A container or batch system may allow fewer cores than the machine has.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number = int(n_jobs)
-    if number > 4 * cores:  # these would cost memory and time to start, and gain nothing
+    if number > 4 * cores:  # these cost memory and start-up time and gain nothing
         warn_user(f"`{name}` = {written(number)} is far more than this process may use: {cores} threads are used.")
         return cores
     return cores if number == -1 else number
@@ -145,7 +145,7 @@ def check_number_or(value: Any, name: str, word: str, interval: Interval) -> flo
 
 
 def check_progress(verbose: Any) -> Progress:
-    """The function that a value of ``verbose`` stands for: it reports progress as (what, done, total)."""
+    """The function that reports progress as (what, done, total) for a value of ``verbose``."""
 
     def to_terminal(what: str, done: int, total: int) -> None:
         sys.stderr.write(f"\r{what}: {done} of {total}" + ("\n" if done >= total else ""))
@@ -159,9 +159,9 @@ def check_progress(verbose: Any) -> Progress:
 
 # --------------------------------------------------------------------------------------------------------- arrays
 def as_array(values: Any, name: str) -> NDArray[Any]:
-    """Convert to an array. Rows of unequal length and masks, which numpy would drop, are refused.
+    """Convert to an array.
 
-    So are frames with sparse columns, or with several columns of one name.
+    Refuses rows of unequal length, masks (which numpy would drop), and frames with sparse or duplicate columns.
     """
     if hasattr(values, "columns") or hasattr(values, "dtypes"):
         _refuse_frame(values, name)
@@ -176,7 +176,7 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 
 
 def _refuse_frame(values: Any, name: str) -> None:
-    """Refuse a data frame with sparse columns or with several columns of one name."""
+    """Refuse a data frame with sparse columns or duplicate column names."""
     columns = getattr(values, "columns", None)
     names = [column for column in columns if isinstance(column, str | tuple)] if np.iterable(columns) else []
     if len(set(names)) < len(names):
@@ -209,13 +209,13 @@ def as_floats(values: ArrayLike, name: str) -> FloatArray:
 def refuse_text(values: Any, name: str) -> None:
     """Refuse text, dates, complex numbers and objects that are not arrays.
 
-    scikit-learn converts some of these to numbers, and refuses others without the name of the argument.
+    scikit-learn converts some of these to numbers, and refuses others without naming the argument.
     """
     array = as_array(values, name)
     is_scalar = array.dtype.kind == "O" and not array.ndim and not hasattr(values, "tocsr")
     if is_scalar or array.dtype.kind in "USMmV":
         _reject_kind(values, array, name)
-    if array.dtype.kind == "c":  # scikit-learn's words, which its checks ask for, without the whole array
+    if array.dtype.kind == "c":  # the wording that scikit-learn's checks require, without the array
         reject(name, "an array of real numbers (Complex data not supported)", f"dtype {array.dtype}")
     if array.dtype.kind == "O":
         _refuse_entries(values, array, name, lambda entry: isinstance(entry, _NOT_NUMBERS))
@@ -246,15 +246,15 @@ def _refuse_entries(values: Any, array: NDArray[Any], name: str, is_bad: Callabl
 
 
 def counting_columns(points: FloatArray) -> list[int]:
-    """Columns that number the rows, in any order: different integers, most of those between the least and largest.
+    """Columns that number the rows, in any order: distinct integers that fill most of their range.
 
-    Some rows may be missing. Needs ten rows.
+    Some numbers may be missing. Needs at least ten rows.
     """
     n = len(points)
     if n < 10:  # 0, 1, 2, ... may be coordinates by chance
         return []
-    # Two thirds of the numbers must be there: one in two would also be 0, 2, 4, ... Few rows must have nearly all:
-    # n random integers of a range of r differ by chance with a probability of about exp(-n^2 / 2r).
+    # Two thirds of the range must occur: half of it would also admit 0, 2, 4, ... Few rows must fill nearly all of
+    # it: n random integers from a range of r are distinct with probability about exp(-n^2 / 2r).
     widest = n * min(3 / 2, n / 9)
     return [
         k
@@ -267,14 +267,14 @@ def counting_columns(points: FloatArray) -> list[int]:
 
 
 def look_like_degrees(points: FloatArray, names: Sequence[str]) -> bool:
-    """Whether two columns are named, or filled, like longitudes and latitudes in either order."""
+    """Whether two columns have names or values like longitudes and latitudes, in either order."""
     if points.shape[1] != 2:
         return False
     texts = [name.lower()[:3] for name in names]
     if texts:
         return "lat" in texts and bool({"lon", "lng"} & set(texts))
     low, high = points.min(axis=0), points.max(axis=0)
-    whole = (low >= -180) & (low < -90) & (high > 90) & (high <= 180)  # all around
+    whole = (low >= -180) & (low < -90) & (high > 90) & (high <= 180)  # the full circle
     half = (low >= -90) & (low < -20) & (high > 20) & (high <= 90)
     return bool((whole & half[::-1]).any())
 
@@ -295,10 +295,10 @@ def check_finite(array: Any, name: str, largest: float = LARGEST_COORDINATE, col
     is_sparse = hasattr(array, "tocoo")
     values = array.data if is_sparse else array
     if not values.size or (float(values.min()) >= -largest and float(values.max()) <= largest):  # False for NaN
-        return  # without a copy: an array may be as large as memory, or memory-mapped
+        return  # without a copy: arrays may be huge or memory-mapped
     first = index = tuple(int(i) for i in np.argwhere(~(np.abs(values) <= largest))[0])
     if is_sparse:
-        entries = array.tocoo()  # only now, because it copies
+        entries = array.tocoo()  # late, because it copies
         index = (int(entries.row[first]), int(entries.col[first]))
     rule = "finite, without NaN or inf"
     if np.isfinite(values[first]):

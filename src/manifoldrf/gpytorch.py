@@ -15,10 +15,10 @@ __all__ = ["ManifoldKernel"]
 
 
 class ManifoldKernel(Kernel):  # type: ignore[misc]
-    """A kernel of a curved space as a ``gpytorch.kernels.Kernel``, low-rank through its features.
+    """A kernel on a curved space as a low-rank ``gpytorch.kernels.Kernel``, computed from its features.
 
-    An exact process with n data and m features takes O(n m^2) time. With a fit of all ``times``, the time of the
-    heat kernel, or smoothness and length scale of a Matern kernel, are trained with the other parameters.
+    An exact Gaussian process with n data and m features takes O(n m^2) time. If the features were fitted for a
+    range of ``times``, the time of a heat kernel, or smoothness and length scale of a Matern kernel, are trained.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class ManifoldKernel(Kernel):  # type: ignore[misc]
     def __init__(self, features: ManifoldRandomFeatures, kernel: Any = None, **options: Any) -> None:
         super().__init__(**options)
         self.module = DifferentiableFeatures(features, kernel)
-        self.module.log_variance.requires_grad_(False)  # noqa: FBT003  (torch has no keyword); a ScaleKernel has one
+        self.module.log_variance.requires_grad_(False)  # noqa: FBT003  (torch has no keyword); a ScaleKernel scales
 
     @property
     def is_stationary(self) -> bool:
@@ -75,4 +75,4 @@ class ManifoldKernel(Kernel):  # type: ignore[misc]
             return (left * right).sum(dim=-1)
         if same and left.shape[-1] < left.shape[-2]:
             return LowRankRootLinearOperator(left)
-        return left @ right.transpose(-1, -2)  # with fewer points than features the matrix itself is smaller
+        return left @ right.transpose(-1, -2)  # with fewer points than features, it is smaller than its factors

@@ -59,8 +59,8 @@ class Network(FrozenParams):
     """
 
     epochs: int = 1000  # at most; the paper's number
-    # The paper states a batch for meshes only, 32,768. With that one, errors of the kernel on the torus and the
-    # strip were two to three times as large, after far fewer steps.
+    # The paper states a batch only for meshes, 32,768. With that size, training takes far fewer steps, and errors
+    # of the kernel on the torus and the strip were two to three times as large.
     batch: int = 1024
     patience: int | None = 100  # epochs without a lower validation loss before training stops; None: never
     learning_rate: float = 1e-3  # of Adam; the paper's, as are all values below
@@ -92,7 +92,7 @@ class Network(FrozenParams):
 @stored
 @dataclass(frozen=True)
 class TrainingInfo:
-    """Record of a training; errors are those of pairs of held-out starts, in the paper's unit.
+    """Record of a training. Errors are measured on pairs of held-out starts, in the paper's unit.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class GraphDistances:
 def graph_distances(graph: Graph, anchors: IntArray) -> GraphDistances:
     """Shortest paths from every node to the anchors."""
     paths = np.full((graph.n_nodes, len(anchors)), np.inf, dtype=np.float32)
-    size = max(1, 2**22 // graph.n_nodes)  # anchors at a time, whose paths are held in double precision
+    size = max(1, 2**22 // graph.n_nodes)  # anchors at a time; their paths are in double precision
     for start in range(0, len(anchors), size):
         part = slice(start, start + size)
         paths[:, part] = graph.shortest_paths(anchors[part]).T
@@ -203,8 +203,8 @@ def graph_distances(graph: Graph, anchors: IntArray) -> GraphDistances:
 class NetworkField:
     """Signatures Phi(z, w_l) by a trained network, made by :func:`fit_network`.
 
-    The paper does not mention scaling of inputs. On the unit sphere they are plain coordinates and distances; in
-    other units they are scaled to about [-1, 1].
+    The paper does not mention scaling of inputs. On the unit sphere they are plain coordinates and distances;
+    otherwise they are scaled to about [-1, 1].
 
     Attributes
     ----------
@@ -263,10 +263,10 @@ class NetworkField:
 
     @one_blas_thread()
     def values(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
-        """Dense values of shape (len(queries), m), nonnegative; a row depends neither on the others nor on threads.
+        """Dense, nonnegative values of shape (len(queries), m); a row depends neither on other rows nor on threads.
 
-        The first layer is computed for points and anchors apart and added. Products are taken for one query and a
-        fixed block of anchors at a time: their rounding depends on shapes, and a block stays in the cache.
+        The first layer is applied to points and anchors separately, then added. Each product takes one query and a
+        fixed block of anchors: rounding depends on the shape, and a block stays in the cache.
         """
         places = check_points(queries, "queries", n_columns=self.distances.points.shape[1], min_rows=0)
         if self.distances.metric is not None:
@@ -295,7 +295,7 @@ class NetworkField:
 
 
 def _embedded(places: FloatArray, metric: AbstractManifold | None) -> FloatArray:
-    """Coordinates without a seam: those of a periodic box are mapped to circles, which keeps lengths."""
+    """Coordinates without a seam: those of a periodic box are mapped to circles, which preserves lengths."""
     if metric is None or metric.box is None:
         return places
     box = np.asarray(metric.box, dtype=np.float64)
@@ -328,7 +328,7 @@ def fit_network(
     values : array or CSR array of shape (s, m)
         Signatures of the starts at the anchors.
     options : Network
-        ``n_starts`` is not used: all starts are.
+        ``n_starts`` is ignored: all starts are used.
     unit : float, default=1.0
         Factor from ``values`` to the paper's unit, exp(tau / 2) for exp(-tau L). If all values are below 1 in that
         unit, as for powers of W, the largest is scaled to that of the paper's surfaces.
@@ -362,13 +362,13 @@ def fit_network(
     streams = Streams.from_seed(seed)
     progress("shortest paths", 0, 1)
     distances = graph_distances(graph, anchors)
-    scale = unit if top * unit >= 1 else 600.0 / top  # 600: about the largest value of exp(10 W) on its graphs
+    scale = unit if top * unit >= 1 else 600.0 / top  # 600: about the maximum of exp(10 W) on the paper's graphs
     points = _embedded(distances.points, graph.metric)
     low, high = points.min(axis=0), points.max(axis=0)
     centre, half = (low + high) / 2, float((high - low).max()) / 2 or 1.0
     weights = _first_weights(2 * len(centre) + 1, options.hidden, streams.generator("first weights"))
     inputs = ((points - centre) / half).astype(np.float32)
-    # A fifth of the starts validates, as in the paper.
+    # A fifth of the starts is held out for validation, as in the paper.
     held_out = streams.generator("held-out starts").permutation(n) < max(1, round(0.2 * n))
     rng = streams.generator("pairs")
     parts = []
@@ -386,7 +386,7 @@ def fit_network(
     pairs = [part[mask] for mask in (~validates, validates) for part in (of_pairs, targets)]
     training = _Training(weights, pairs, options, streams)
     with _ONE_TORCH_THREAD.held():
-        training.torch.get_num_threads()  # a new thread applies the limit only after it has read it
+        training.torch.get_num_threads()  # a new thread applies the limit only once it reads it
         info = training.run(progress)
     trained = tuple(np.ascontiguousarray(value.cpu().numpy().T) for value in training.model.state_dict().values())
     largest = 1.5 * float(targets.max()) / scale
@@ -505,7 +505,7 @@ class _Training:
                         raise ValueError("moments of another shape")
                 self.adam.load_state_dict(adam)
                 self.best = groups["best"]
-                for weights in (self.best, groups["model"]):  # refuses others
+                for weights in (self.best, groups["model"]):  # fails if they do not fit
                     self.model.load_state_dict(weights)
                 self.losses = [(first, second) for first, second in groups["record"]["losses"].tolist()]
                 self.best_epoch = 1 + int(groups["record"]["losses"][:, 1].argmin())
@@ -528,7 +528,7 @@ class _Training:
 
 
 def _limit_torch() -> Callable[[], None]:
-    """Give torch one thread: bits depend on their number, and on a busy machine threads wait for each other."""
+    """Limit torch to one thread: bits depend on the number, and threads block each other on a busy machine."""
     torch = require("torch", "torch")
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,6 +1,6 @@
-"""Signatures of nodes: the teachers that compute them, the object that holds them, and the engines at the end.
+"""Signatures of nodes: the teachers that compute them, the class that holds them and, at the end, the engines.
 
-The rows of a node do not depend, to the last bit, on the other nodes that are asked for. Engines trust their
+The row of a node is the same, to the last bit, whichever other nodes are requested. Engines do not check their
 arguments.
 """
 
@@ -54,9 +54,9 @@ class Exact(FrozenParams):
     tol : float
         Error of a row in the 2-norm, relative to the largest value of the series.
     form : {"auto", "dense", "sparse"}
-        "dense": Chebyshev polynomials of W. "sparse": powers of W on the nodes that a row reaches above the
+        "dense": Chebyshev polynomials of W. "sparse": powers of W, restricted to nodes where the row is above the
         tolerance; the cost of a row does not grow with the graph. "auto": whichever takes fewer operations, but
-        sparse where dense rows would exceed 2 GB.
+        sparse if dense rows would exceed 2 GB.
 
     Examples
     --------
@@ -86,16 +86,16 @@ class Walks(FrozenParams):
     p_halt : float
         Probability of halting after each step, in (0, 1).
     coupling : {"iid", "antithetic", "repelling"}
-        "antithetic": pairs of walks of which one is long if the other is short. "repelling": 16 walks that leave
+        "antithetic": pairs of walks with negatively correlated lengths. "repelling": groups of 16 walks that leave
         a node along different edges.
     transitions : {"uniform", "weighted"}
         How a neighbour is chosen; "weighted" is in proportion to |W|.
     survival : {"geometric", "matched"}
-        "geometric": by ``p_halt``. "matched": as many walks reach a length as the series needs there.
+        "geometric": set by ``p_halt``. "matched": as many walks reach a length as the series needs at that length.
     truncate : bool
         Whether walks stop where the rest of the series is negligible; else they go on until they halt.
     n_batches : int
-        Parts of the walks whose spread gives the standard errors.
+        Number of batches of walks, whose spread gives the standard errors.
 
     Examples
     --------
@@ -129,14 +129,14 @@ class Walks(FrozenParams):
 @stored
 @dataclass(frozen=True)
 class Counts(FrozenParams):
-    """Walkers counted per node: the error falls like 1 / n_walks, at a cost that hardly depends on it.
+    """Walkers counted per node: the error falls like 1 / n_walks, at a cost that hardly depends on ``n_walks``.
 
     Parameters
     ----------
     n_walks : int
         Walkers per start.
     n_batches : int
-        Two are the fewest that give standard errors; the error grows with their square root.
+        Standard errors need at least two batches; the error grows with the square root of their number.
 
     Examples
     --------
@@ -179,8 +179,8 @@ class Signatures:
     seconds : float
     stderr : CSR array of shape (n_starts, N), optional
         Standard errors of the entries, for walks and counts with at least two batches. For intervals with B
-        batches, use a t quantile with B - 1 degrees of freedom. The errors of entries that few walks have reached
-        are too small; ``relative_stderr``, which weights entries by their size, is reliable.
+        batches, use a t quantile with B - 1 degrees of freedom. They are too small for entries that few walks have
+        reached; ``relative_stderr``, which weights entries by their size, is reliable.
     error_bound : float, optional
         Bound of the error of every exact row in the 2-norm.
 
@@ -218,7 +218,7 @@ class Signatures:
         """Return Phi_1 Phi_2^T, shape (n_starts, n_starts of the other): the kernel between the start nodes.
 
         With one set of walks (``other`` not given) the result is positive semi-definite and its diagonal is too
-        large on average. With a second set of another seed it is unbiased. Asymmetric rows are entries of the
+        large on average. With a second set from another seed it is unbiased. Asymmetric rows are entries of the
         kernel; without ``other`` they are multiplied with the indicators of the nodes.
         """
         if other is None and self.asymmetric:
@@ -250,8 +250,8 @@ def compute_signatures(
         "auto" and "exact" are ``Exact()``. A function ``teacher(graph, series, nodes)`` returns rows of the series,
         (n, N), dense or sparse; ``series`` is a kernel whose ``coefficients`` are the f_k.
     asymmetric : bool
-        Compute rows of K instead of Phi, for kernels without a nonnegative modulation; their partner in the inner
-        product is the indicator of a node.
+        Compute rows of K instead of Phi, for kernels without a nonnegative modulation. The inner product is then
+        taken with indicators of nodes.
     seed : None, int, Generator or RandomState
         For walks and counts. The same seed gives the same bits for any ``n_jobs`` and any other nodes.
     n_jobs : int
@@ -387,10 +387,10 @@ def _probe(graph: Graph, series: AbstractKernel, tol: float, limit: float) -> tu
 
 
 def survival_law(series: AbstractKernel, teacher: Walks | Counts) -> "Law":
-    """How many walks reach each length k, a share s_k, and what they deposit there, f_k / s_k."""
+    """The share s_k of walks that reach length k, and their deposit f_k / s_k at that length."""
     matched = isinstance(teacher, Counts) or teacher.survival == "matched"
     p_halt = 0.0 if isinstance(teacher, Counts) else teacher.p_halt
-    n = series.truncation(1e-10)  # what is left out is far below any Monte Carlo error
+    n = series.truncation(1e-10)  # the omitted terms are far below any Monte Carlo error
     if isinstance(teacher, Walks) and not (teacher.truncate or matched):  # until one in 1e9 walks is left
         n = max(n, math.ceil(min(math.log(1e-9) / math.log1p(-p_halt), 2**20)))
     f = series.coefficients(n)
@@ -398,8 +398,8 @@ def survival_law(series: AbstractKernel, teacher: Walks | Counts) -> "Law":
     if matched:  # s_k = sqrt(sum_{j >= k} |f_j| / sum_j |f_j|)
         rest = np.cumsum(np.abs(f)[::-1])[::-1]
         keep[:-1] = np.sqrt(np.divide(rest[1:], rest[:-1], out=np.zeros(n - 1), where=rest[:-1] > 0))
-    # The resolution of 32 random bits: unbiased to the last bit. A walk that can still deposit something must have
-    # a chance to continue.
+    # Probabilities are multiples of 2^-32 like the random words, so there is no rounding bias. A walk that can
+    # still deposit something must have a chance to continue.
     words = np.where(keep > 0, np.maximum(np.round(keep * 2.0**32), 1.0), 0.0)
     words[-1] = 0.0
     reached = np.concatenate([[1.0], np.cumprod(words[:-1] / 2.0**32)])
@@ -426,11 +426,11 @@ def _own_rows(teacher: Any, graph: Graph, series: AbstractKernel, nodes: IntArra
 
 
 def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
-    """Rows evaluated on the nodes they reach."""
+    """Rows evaluated only on the nodes that they reach."""
     # At each length about a hundred entries at the rim are dropped; their norm is about ten thresholds. All lengths
-    # together should stay below half the tolerance. The result carries a rigorous bound.
+    # together should stay below half the tolerance. The result comes with a rigorous bound.
     threshold = tol / (20 * len(coefficients))
-    # A frontier of some thousand nodes spread over the memory of a million takes 1.7 times as long.
+    # A frontier of some thousand nodes takes 1.7 times as long if they are scattered among a million in memory.
     local = graph._local if 50_000 <= graph.n_nodes < 2**31 else None
     csr, f = csr_parts(graph.operator if local is None else local.matrix), np.array(coefficients)
     omitted = tol / 2 / (1 - tol / 2) * float(np.abs(coefficients).sum())  # bound of the terms left out
@@ -441,7 +441,7 @@ def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
         if local is not None:
             ends = np.concatenate([[0], np.cumsum(counts)])
             rows = narrow_csr(values, local.order[nodes], ends, graph.n_nodes)
-            rows.sort_indices()  # nodes ascend within each start again
+            rows.sort_indices()  # restores the ascending order within each start
             nodes, values = rows.indices, rows.data
         return counts, nodes, values, float(bounds.max()) + omitted, n_pushes
 
@@ -449,7 +449,7 @@ def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
 
 
 def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> Rows:
-    """Rows by an engine, in threads that take some starts at a time."""
+    """Rows by an engine, with blocks of starts in threads."""
     # Enough starts to pay for a workspace over all nodes, few enough to share among threads and to show progress.
     size = int(np.clip(n_nodes // 4000, 16, 256))
     pieces = [nodes[k : k + size] for k in range(0, len(nodes), size)]
@@ -483,7 +483,7 @@ def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, pro
 # Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The counter holds the start node
 # and the lane, so a stream has the same bits in any thread and in any order.
 
-# What one step reads; see _loops.c.
+# The record that one step reads; see _loops.c.
 EDGE = np.dtype([("target", "<u4"), ("row", "<u4"), ("weight", "<f8")])
 
 
@@ -574,7 +574,7 @@ def run_walks(table: Table, law: Law, n_walks: int, n_batches: int, key: Any, co
 #
 # A walker at v moves to j with probability P_vj = A_vj / d_v. The product of W_vj / P_vj along its path is
 # sqrt(d_start / d_now) for every path, so all walkers at a node are equal and only their number c_v matters. A step
-# thins the numbers and splits each over the neighbours, with systematic rounding. Every rounding is unbiased and
+# thins these counts and splits each over the neighbours, with systematic rounding. Every rounding is unbiased and
 # off by less than one walker, so the error falls like 1 / n_walkers instead of 1 / sqrt(n_walkers). A step costs
 # one visit per occupied edge for any number of walkers.
 
@@ -631,7 +631,7 @@ def propagate_counts(table: CountTable, law: Law, n_walkers: int, n_batches: int
 
 
 # ----------------------------------------------------------------------------------------------- exact sparse rows
-# Rows of sum_k f_k W^k evaluated on the nodes they reach: exact, or truncated with a bound of the error.
+# Rows of sum_k f_k W^k evaluated only on the nodes that they reach: exact, or truncated with a bound of the error.
 #
 # x_0 = e_i, x_{k+1} = W x_k, and entries below a threshold are dropped at once. The cost of a row depends on how
 # far the walk spreads above the threshold, not on the number of nodes.

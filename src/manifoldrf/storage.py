@@ -6,7 +6,7 @@ from typing import Any
 from manifoldrf._codec import ModelFileError, load_value
 from manifoldrf._runtime import without_warnings
 
-# Together these import all modules with classes that files may hold, which `stored` puts on the list.
+# Importing these registers (by `stored`) every class that files may hold.
 from manifoldrf.applications import interpolation, regression  # noqa: F401
 from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
@@ -19,8 +19,8 @@ def load(path: str | PathLike[str]) -> Any:
     """Load features, a regressor, an interpolator or a graph from the file that its ``save`` wrote.
 
     The arrays and the results of the model are the same as before saving, bit for bit. Files contain no code, so it
-    is safe to load files from strangers. Warnings about the space, such as parts that are not connected, are not
-    repeated: they were given at the fit, and the data cannot be changed here.
+    is safe to load files from strangers. Warnings about the space, such as disconnected parts, were given at the
+    fit and are not repeated.
 
     Parameters
     ----------

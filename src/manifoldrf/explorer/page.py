@@ -1,7 +1,7 @@
 """Write the explorer: one HTML page that contains a model, fields of the user, or both.
 
-``fields_of`` evaluates a model, ``fields_on`` takes a space without one. A :class:`Plan` says how much of them a
-page holds, thinned and rounded, and ``contents_of`` makes the arrays of the page.
+``fields_of`` evaluates a model; ``fields_on`` is for a space without a model. A :class:`Plan` says how far they are
+thinned and rounded for a page, and ``contents_of`` makes the arrays of the page.
 """
 
 import dataclasses
@@ -39,11 +39,11 @@ from manifoldrf.kernels.abstract_kernel import ScaledKernel
 
 _SCRIPTS = ("matrix", "data", "colours", "camera", "scene", "picking", "state", "interface", "pointer", "main")
 NO_DIFFERENCE = 1e-5  # differences below this share of the largest of their column come from truncated signatures
-WORST = 0.2  # largest error of a kernel that is shown, relative to its largest value; beyond it, colours are wrong
+WORST = 0.2  # largest accepted error of a kernel, relative to its maximum; beyond it, colours are misleading
 
 
 def quantised(matrix: Any, bits: int, *, signed: bool = False) -> tuple[Any, FloatArray]:
-    """Integers (n, m), CSC, and the scale of each column: their product is the matrix within half a scale.
+    """Integers (n, m), CSC, and the scale of each column; their product is within half a scale of the matrix.
 
     Examples
     --------
@@ -65,8 +65,8 @@ def quantised(matrix: Any, bits: int, *, signed: bool = False) -> tuple[Any, Flo
 def _column_arrays(name: str, numbers: Any, scales: FloatArray, bits: int, *, signed: bool) -> dict[str, Any]:
     """Columns as arrays of the page: counts, steps from row to row, numbers and scales.
 
-    Bytes of each significance are stored together, because high ones repeat and compress well. Signed numbers are
-    coded alternately: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
+    Bytes of equal significance are stored together, because high bytes repeat and compress well. Signed numbers are
+    zigzag-coded: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
     """
     counts, rows = np.diff(numbers.indptr), numbers.indices.astype(np.int64)
     steps = np.diff(rows, prepend=-1)
@@ -81,7 +81,7 @@ def _column_arrays(name: str, numbers: Any, scales: FloatArray, bits: int, *, si
 
 
 def view_of(points: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Centre (d,) and axes (d, 3) of the picture, and its share of the variance.
+    """Centre (d,) and axes (d, 3) of the picture, and the share of the variance that it shows.
 
     The axes are the coordinates themselves, or the first three principal ones if there are more than three.
     """
@@ -100,8 +100,8 @@ def view_of(points: FloatArray) -> tuple[FloatArray, FloatArray, float]:
 def normals_and_radii(points: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Normals (n, 3) and radii (n,) of the discs that represent points of a cloud, and their usual spacing.
 
-    Signs of normals are arbitrary; those of a cloud that is no surface vanish, and its points are balls that just
-    touch. A disc reaches the eighth neighbour: then those of random points of a surface leave no gap.
+    Signs of normals are arbitrary. If the cloud is not a surface, normals are zero and its points are drawn as
+    touching balls. A disc reaches the eighth neighbour, so that random points of a surface leave no gaps.
     """
     n = len(points)
     if n < 2:
@@ -118,7 +118,7 @@ def normals_and_radii(points: FloatArray) -> tuple[FloatArray, FloatArray, float
         # Filled space has a ratio of 0.5, random points of a torus 0.05. A curve has no unique normal.
         normals = axes[:, :, 0] * float(across <= 0.2 * along and along > 1e-3 * most)
     radii = gaps[:, -1] if normals.any() else 0.6 * near
-    return normals, np.clip(radii, spacing / 4, 4 * spacing), spacing  # so that doubled and lone points are visible
+    return normals, np.clip(radii, spacing / 4, 4 * spacing), spacing  # keeps duplicate and isolated points visible
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class OwnField:
 
 
 def own_fields(fields: Any, n: int, what: str) -> list[OwnField]:
-    """Check fields of the user, given for n points; ``what`` says which, for errors."""
+    """Check fields of the user, given for n points; ``what`` names these in errors."""
     columns = getattr(fields, "columns", None)
     given = {name: fields[name] for name in columns} if np.iterable(columns) else {} if fields is None else fields
     if not isinstance(given, Mapping) or not all(isinstance(name, str) and name.strip() for name in given):
@@ -227,7 +227,7 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, fie
     own = [dataclasses.replace(field, values=field.values[chosen]) for field in given]
     order = thin(positions[fitted.anchors], len(fitted.anchors))
     values, window = _values(fitted, points[chosen], jobs)
-    if surface is not None:  # the model's own nodes are never reported as far
+    if surface is not None:  # no warning about distance at the model's own nodes
         warn_of_far(window)
     values, difference = values[:, order], None
     if points.shape == positions.shape and np.array_equal(points, positions):
@@ -253,9 +253,9 @@ def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMe
 
 
 def _values(fitted: FeatureMap, points: FloatArray, jobs: int) -> tuple[Any, FloatArray]:
-    """Values of g at points, CSC of shape (n, m): features without the weights; and the window, (n,).
+    """Values of g at points, that is, features without weights, CSC of shape (n, m); and the window, (n,).
 
-    Entries below 1e-7 of the largest of their column are dropped, a hundredth of the resolution of 16 bits. By the
+    Entries below 1e-7 of their column's maximum, a hundredth of the resolution of 16 bits, are dropped. By the
     Cauchy-Schwarz inequality this changes K by less than 2e-7 sqrt(m) of its largest value.
     """
     bare = dataclasses.replace(fitted, weights=np.ones_like(fitted.weights))
@@ -272,7 +272,7 @@ def _values(fitted: FeatureMap, points: FloatArray, jobs: int) -> tuple[Any, Flo
 
 
 def _above(rows: Any, least: FloatArray) -> Any:
-    """Drop the entries of a CSR array whose size is below the given value of their column."""
+    """Drop the entries of a CSR array whose absolute value is below the threshold of their column."""
     rows.data[np.abs(rows.data) < least[rows.indices]] = 0.0
     rows.eliminate_zeros()
     return rows
@@ -301,7 +301,7 @@ class Plan:
     bits : {16, 8}
         Bits of each value.
     exact : bool
-        Whether with the exact signatures of the anchors.
+        Whether to include the exact signatures of the anchors.
     """
 
     n_points: int
@@ -315,7 +315,7 @@ class Plan:
         Fewer points make the picture coarser, fewer features change the kernel. So the order is: points down to a
         fine picture, 8 bits, exact signatures, points down to a rough picture, features.
         """
-        ratio = 0.95 * limit / size  # a page that is thinned by a ratio shrinks a little less
+        ratio = 0.95 * limit / size  # thinning by a ratio shrinks the page a little less
         fine, rough = 4000, 500
         if self.n_points > fine:
             return dataclasses.replace(self, n_points=max(fine, int(self.n_points * ratio)))
@@ -335,7 +335,7 @@ def contents_of(fields: Fields, plan: Plan) -> tuple[dict[str, NDArray[Any]], di
     n, m = plan.n_points, plan.n_features
     centre, axes, variance = view_of(fields.points)
     shown = (fields.points[:n] - centre) @ axes
-    order = np.asarray(cKDTree(shown, leafsize=8).indices, dtype=np.int64)  # close in space, close in the file
+    order = np.asarray(cKDTree(shown, leafsize=8).indices, dtype=np.int64)  # neighbours are close in the file
     shown = shown[order]
     normals, radii, spacing = normals_and_radii(shown)
     if fields.mesh is not None:  # the browser computes normals of the triangles
@@ -383,7 +383,7 @@ def _exact_floats(values: FloatArray) -> NDArray[Any]:
 
 
 def _share(weights: FloatArray, m: int) -> float:
-    """Factor of a sum over the first anchors that replaces the volume of the others."""
+    """Factor by which a sum over the first m anchors makes up for the volume of the others."""
     kept = float(weights[:m].sum())
     return float(weights.sum()) / kept if kept > 0 and m < len(weights) else 1.0
 
@@ -402,7 +402,7 @@ def _faces(fields: Fields, order: IntArray) -> IntArray:
 
 
 def coarse_faces(mesh: TriangleMesh, kept: IntArray) -> IntArray:
-    """Triangles between some vertices, numbered as given: each vertex moves to the nearest along the edges."""
+    """Triangles between kept vertices, numbered as given: each vertex moves to the nearest one along the edges."""
     options = {"min_only": True, "return_predecessors": True}
     found = csgraph.dijkstra(edge_lengths(mesh), indices=kept, **options)[2]
     place = np.zeros(mesh.n_vertices, dtype=np.int64)
@@ -415,9 +415,9 @@ def coarse_faces(mesh: TriangleMesh, kept: IntArray) -> IntArray:
 
 
 def oriented(faces: IntArray) -> IntArray:
-    """Faces with corners in an order such that neighbours face the same side; the light would show every seam.
+    """Faces with consistent orientation between neighbours; otherwise the lighting would show seams.
 
-    Surfaces with one side keep a seam, and so do edges with more than two faces.
+    Non-orientable surfaces keep a seam, and so do edges with more than two faces.
 
     Examples
     --------
@@ -432,7 +432,7 @@ def oriented(faces: IntArray) -> IntArray:
     same = (np.diff(low[order]) == 0) & (np.diff(high[order]) == 0)
     first, second = order[:-1][same], order[1:][same]  # sides of two faces at one edge
     agree = sides[first, 0] != sides[second, 0]  # they run along it in opposite directions
-    # A face has two copies, as it is and turned, which are joined to those of its neighbours that agree with them.
+    # Each face has two copies, original and reversed, which are joined to the consistent copies of its neighbours.
     one, other = first // 3, second // 3
     ends = np.where(agree, other, other + count), np.where(agree, other + count, other)
     pairs = np.concatenate([one, one + count]), np.concatenate(ends)
@@ -452,9 +452,9 @@ def _nearest(fields: Fields, order: IntArray, m: int) -> IntArray:
 
 
 def kernel_error(fields: Fields, plan: Plan) -> tuple[float, int]:
-    """Largest error of the kernel of a page, relative to the largest value of that of the model at its points.
+    """Largest error of the kernel of a page, relative to the largest value of the model's kernel at its points.
 
-    Also returns the number of points whose whole kernel was compared: all, if that takes about a second, or some.
+    Also returns the number of rows of the kernel that were compared: all, if that takes about a second.
     """
     n, m = plan.n_points, plan.n_features
     if m == 0:  # no model
@@ -494,7 +494,7 @@ class ExplorerPage:
     left_out : tuple of str
         One sentence for each reduction; the page shows the same.
     html : str
-        The page. It takes this memory while the object lives, and this room in a notebook that shows it.
+        The page. It stays in memory with the object, and a notebook that shows it stores it, too.
 
     Examples
     --------
@@ -528,8 +528,8 @@ class ExplorerPage:
         return " ".join([facts, *self.left_out])
 
     def _repr_html_(self) -> str:
-        # A frame of its own: styles and scripts of page and notebook do not meet. It may save pictures, no more.
-        style = "width:100%;height:620px;border:1px solid #8888"  # picture and controls fit, the next cell shows
+        # A separate frame isolates styles and scripts of page and notebook. It may only run scripts and save files.
+        style = "width:100%;height:620px;border:1px solid #8888"  # fits picture and controls, shows the next cell
         permissions = 'sandbox="allow-scripts allow-downloads"'
         return f'<iframe {permissions} style="{style}" srcdoc="{html.escape(self.html)}"></iframe>'
 
@@ -544,7 +544,7 @@ def explore(
     n_points: int | str = "auto",
     max_bytes: int = 8_000_000,
 ) -> ExplorerPage:
-    """Make an interactive HTML page of a fitted model, or of fields on a mesh; it needs no server and no network.
+    """Make an interactive HTML page of a fitted model, or of fields on a mesh; it needs no server or network.
 
     A click on a point x shows K(x, .) on the whole space, computed in the browser from the features in the file.
     For the anchor next to x the page also shows the feature g, its exact signature and their difference. Features
@@ -558,15 +558,15 @@ def explore(
         A fitted model with symmetric features; kernels with two sides are not supported. A mesh (also of another
         library), a graph with points, or points show ``fields`` alone.
     path : str or path, optional
-        The file to write. Without it the page is only in the result, which a notebook shows.
+        The file to write. Without it, the page is only in the returned object, which a notebook shows.
     fields : dict of str to array-like of shape (n,), optional
-        Your own fields by name, or a data frame with one in each column: one number for each node of the model or
-        vertex of its mesh, each vertex or point of ``surface`` if it is given, or of the mesh or points. NaN is no
-        value and drawn in grey. They are layers of the page with a colour range each, and are not rounded.
+        Your own fields by name, or as columns of a data frame: one number for each vertex or point of ``surface``
+        if it is given, otherwise of the mesh, graph or points that the page shows. NaN means no value and is drawn
+        in grey. Each field is a layer of the page with its own colour range; fields are not rounded.
     surface : TriangleMesh, mesh of another library, or array-like of shape (n, d), optional
         Where to draw the fields; by default on the mesh that the model was fitted to, or at its nodes. Exact
-        signatures are only available at the nodes. The nodes of a heat graph are not the points of the fit: give
-        these here to show ``fields`` at them.
+        signatures are only available at the nodes. The nodes of a heat graph are not the points of the fit: pass
+        those points here to show ``fields`` at them.
     title : str, default="manifoldrf"
         Heading of the page.
     n_points : int or "auto", default="auto"
@@ -607,7 +607,7 @@ def explore(
     while True:  # until the page is small enough
         arrays, facts = contents_of(shown, plan)
         make = functools.partial(_html, model, shown, plan, packed(arrays), facts, title)
-        size = len(make(0.00012345, 10**6).encode("utf-8"))  # an error as long as any other
+        size = len(make(0.00012345, 10**6).encode("utf-8"))  # placeholders as long as any values
         if size <= limit:
             break
         plan = plan.smaller(size, limit)
@@ -727,7 +727,7 @@ def _label(k: int, name: str, values: FloatArray) -> str:
 
 
 def _unit(model: ManifoldRandomFeatures) -> str:
-    """The unit of the kernel; a factor changes it."""
+    """The unit of the kernel, which a factor removes."""
     if not model.map_.kernel.per_volume and model.scale_ == 1:
         return "of the graph"
     return "" if model.scale_ != 1 or isinstance(model.kernel_, ScaledKernel) else "per unit of volume"
