@@ -1,4 +1,4 @@
-"""Kernels as power series of the walk operator; those that few need have no name at the top."""
+"""Kernels as power series of the walk operator; rarely used ones are not exported at the top level."""
 
 from manifoldrf.kernels.named_kernels import CosineKernel as CosineKernel
 from manifoldrf.kernels.named_kernels import PowerKernel as PowerKernel

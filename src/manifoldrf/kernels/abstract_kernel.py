@@ -1,7 +1,7 @@
 """Kernels as power series of the walk operator: the base class, roots, sums, products and multiples.
 
-The numerics are at the end: of series on the unit disc (how many terms matter, whether any is negative, roots), and
-of h(W) times columns.
+The numerics are at the end: power series on the unit disc (truncation, signs, square roots), and products of h(W)
+with columns.
 """
 
 import dataclasses
@@ -46,8 +46,8 @@ ASYMMETRIC = (
     "(`asymmetric=True` of compute_signatures)"
 )
 _MOST_TERMS = 2**20  # a series that needs more counts as divergent
-# Negative terms that sum to less than this share are rounding: a double zero of the series, rounded to doubles,
-# splits into two that are 1e-8 apart.
+# Negative terms that sum to less than this share count as rounding errors: a double zero of the series splits into
+# two that are 1e-8 apart when its coefficients are rounded to doubles.
 _ROUNDING = 1e-6
 
 
@@ -77,7 +77,7 @@ class FrozenParams:
         return self  # immutable, so no copy is needed
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002  (scikit-learn's signature)
-        """Parameters by name; parameters of a part are named ``part__name``."""
+        """Parameters by name; nested parameters are named ``part__name``."""
         params = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
         for name, value in list(params.items()) if deep else []:
             if isinstance(value, FrozenParams):
@@ -110,7 +110,7 @@ class FrozenParams:
 
 
 class UnresolvedKernelError(ValueError):
-    """A kernel in the manifold clock was asked for something that depends on the graph."""
+    """An operation depends on the graph, so a kernel in the manifold clock must be resolved first."""
 
 
 class AbstractKernel(FrozenParams, ABC):
@@ -196,7 +196,7 @@ class AbstractKernel(FrozenParams, ABC):
 
     @property
     def shortest_time(self) -> float | None:
-        """Shortest heat time that the kernel needs resolved, in units of length squared; None in the graph clock.
+        """Shortest heat time that a graph must resolve, in units of length squared; None in the graph clock.
 
         A fit builds its graph for this time. By default it is the shortest of the parts; a kernel whose
         :meth:`resolve` depends on the graph overrides it.
@@ -338,7 +338,7 @@ class RootKernel(AbstractKernel):
     kernel: AbstractKernel
 
     def spectral(self, w: FloatArray) -> FloatArray:
-        """Sum the series. A root of the values of h has no known branch where h touches zero."""
+        """Sum the series; where h touches zero, the branch of its square root would be ambiguous."""
         return np.asarray(np.polynomial.polynomial.polyval(w, square_root(self.kernel)), np.float64)
 
     def _coefficients(self, n: int) -> FloatArray:
@@ -451,7 +451,7 @@ class ProductKernel(_PairKernel):
         return convolved(self.left._coefficients(n), self.right._coefficients(n))
 
     def root(self) -> AbstractKernel:
-        """Return one factor if both are equal, or the product of the roots if both have one that is positive."""
+        """Return one factor if both are equal, or the product of the roots if both factors are positive."""
         if self.left == self.right:
             return self.left
         if self.left.is_positive and self.right.is_positive:
@@ -500,10 +500,10 @@ def _value(kernel: Any) -> float:
 
 
 def _is_complete(rest: FloatArray, tol: float, kernel: Any) -> bool:
-    """Whether the terms beyond these are negligible: blocks of doubling length shrink at least by half.
+    """Whether all further terms are negligible: sums over blocks of doubling length at least halve.
 
-    The sizes sum to at least |h(1)|, so that early zeros are not mistaken for the end. Coefficients are
-    exponentials of logarithms up to 1e7, so their sum may be short by 1e-9.
+    Absolute values must sum to at least |h(1)|, so that early zeros are not mistaken for the end. Coefficients are
+    exponentials of logarithms up to 1e7, so their sum may be too small by 1e-9.
     """
     n = len(rest)
     before, last = rest[n // 4] - rest[n // 2], rest[n // 2]
@@ -524,7 +524,7 @@ def square_root(kernel: Any) -> FloatArray:
     """Coefficients of the real power series f with f * f = alpha, up to rounding of their sum.
 
     The recurrence for f loses all digits within forty terms. Values of h on a circle lose none: the square root of
-    h, continued along the circle, has the Fourier coefficients r^k f_k. They vanish for k < 0 only if the root is
+    h, continued along the circle, has Fourier coefficients r^k f_k. They vanish for k < 0 only if the root is
     analytic inside. The radius r is just below 1, because h may touch zero on the unit circle; r^k stays above e^-2
     for the terms that are kept. Where h falls to 1e-16 of its largest value, f is accurate to 1e-8 of its sum.
 

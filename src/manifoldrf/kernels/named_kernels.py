@@ -23,7 +23,7 @@ from manifoldrf.kernels.abstract_kernel import (
 
 # Coefficients are quotients of Gamma functions, which overflow near zero and lose digits for large arguments.
 POWERS = Interval(1e-300, 1e6)
-_LENGTHS = Interval(1e-100, 1e100)  # other squares are outside the range of doubles
+_LENGTHS = Interval(1e-100, 1e100)  # squares of others are outside the range of doubles
 
 
 @stored
@@ -278,9 +278,9 @@ class ShiftedKernel(AbstractKernel):
 class HeatKernel(AbstractKernel):
     """exp(t Delta): the heat kernel of the space at the time t, in units of length squared.
 
-    :meth:`resolve` gives the kernel on a graph: W^n on a heat graph, if n steps last t and n is even; on others
-    exp(-tau L), whose tau steps last t on average. ``dense``, ``apply``, ``matrix`` and the teachers resolve it
-    automatically, with the dimension of the graph.
+    :meth:`resolve` gives the kernel on a graph: W^n on a heat graph if n steps last t and n is even; on other
+    graphs exp(-tau L), where tau steps last t on average. ``dense``, ``apply``, ``matrix`` and the teachers resolve
+    it automatically, with the dimension of the graph.
 
     Parameters
     ----------
@@ -396,7 +396,7 @@ class MaternKernel(AbstractKernel):
 
     @property
     def shortest_time(self) -> float | None:
-        """In the manifold clock, a time whose steps are far shorter than the length scale."""
+        """In the manifold clock, a time so short that steps are far shorter than the length scale."""
         return self.lengthscale**2 / 12 if self.clock == "manifold" else None
 
     def resolve(self, graph: Graph, dim: int | None = None) -> AbstractKernel:
@@ -435,10 +435,10 @@ class MaternKernel(AbstractKernel):
 class GammaMixtureKernel(AbstractKernel):
     """(a - Delta)^-p on a heat graph: step^p / Gamma(p) times the integral of x^(p-1) e^(-rate x) W^x over x > 0.
 
-    The integral is approximated by the trapezoidal sum over integers x > 0. The error at the singular end starts
-    with the terms zeta(1 - p) - zeta(-p) b, b = (a - Delta) step. The coefficients of W and W^2 are changed so that
-    both vanish. (A coefficient of W^0 could cancel the first term, but it is a spike at every node. Per unit of
-    volume it grows without bound if the volume of the node is small.)
+    The integral is approximated by the trapezoidal sum over integers x > 0. The expansion of the error at the
+    singular end starts with zeta(1 - p) - zeta(-p) b, b = (a - Delta) step. The coefficients of W and W^2 are
+    changed so that both terms vanish. (A multiple of W^0 could cancel the first term, but it is a spike at every
+    node. Per unit of volume it is unbounded for nodes of small volume.)
 
     Parameters
     ----------

@@ -89,14 +89,14 @@ class SeriesKernel(AbstractKernel):
             Fit f >= 0 with alpha = f * f: the kernel is a square and has nonnegative features. This fit cannot be
             closer than a fit of alpha itself.
         spike : bool
-            Whether alpha_0, or f_0, may differ from zero. It is a spike at every node, which new points between the
+            Whether alpha_0, or f_0, may differ from zero. It is a spike at every node that new points between the
             nodes do not have.
 
         Returns
         -------
         fit : SeriesFit
-            The kernel, its relative error on the samples, and the error on every fifth sample of a fit without
-            these samples.
+            The kernel, its relative error on the samples, and the held-out error on every fifth sample, for a fit
+            to the others.
 
         Examples
         --------
@@ -126,7 +126,7 @@ class SeriesKernel(AbstractKernel):
         n = check_integer(degree, "degree", 2 * lowest) + 1
         if len(first) < 2 * n:
             reject("values", f"at least {2 * n} samples for degree {degree}", len(first))
-        # A power of 4 is exact, and so is its root: the series of c F is c times that of F, for any c.
+        # Scaling by a power of 4 and by its root is exact: the series of c F is c times that of F, for any c.
         half_unit = 2.0 ** round(np.log2(np.abs(targets).max() or 1.0) / 2)
         targets = targets / half_unit / half_unit
         design = _powers_at(graph, first, second, n)
@@ -196,10 +196,10 @@ def _least_squares(lowest: int, nonnegative: bool, design: FloatArray, targets: 
 
 
 def _square_root(lowest: int, design: FloatArray, targets: FloatArray) -> FloatArray:
-    """The f >= 0 whose square, as a series, is closest to the targets, from its coefficient ``lowest`` on."""
+    """The series f >= 0, from the coefficient ``lowest`` on, whose square fits the targets best."""
     n = (design.shape[1] + 1) // 2 - lowest  # coefficients of f
     basis, triangle = np.linalg.qr(design[:, 2 * lowest : 2 * (lowest + n) - 1])
-    goal = basis.T @ targets  # the least squares depend on the targets only through this
+    goal = basis.T @ targets  # the objective depends on the targets only through this
 
     def residual(f: FloatArray) -> FloatArray:
         return np.asarray(triangle @ np.convolve(f, f) - goal)
