@@ -1,4 +1,4 @@
-"""Estimated errors of features: the record of all shares, and the error of the graph; `fit` measures the rest."""
+"""Estimated errors of features: the record of all shares, and the error of the graph; `fit` measures the others."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ from manifoldrf.metrics import relative_error
 
 __all__ = ["ErrorEstimate"]
 
-POOR, USELESS = 0.1, 0.5  # errors above which features are less accurate than expected, and say little
+POOR, USELESS = 0.1, 0.5  # errors above which features are inaccurate, and nearly useless
 
 
 def warn(text: str, *, useless: bool = False) -> None:
-    """Warn; a command prints that a model is useless even if it is to be quiet."""
+    """Warn; commands report a useless model even with ``--quiet``."""
     warning: Any = ManifoldWarning(text)
     warning.useless = useless
     warn_user(warning)
@@ -49,16 +49,16 @@ class ErrorEstimate:
     quadrature : float
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
-        Share of the graph, for kernels in the manifold clock: .6 times the change of the kernel between points of
-        the space against a heat graph of half the data and half the steps, computed when ``error_`` is first read.
-        For a function given as kernel, the error of its series. None in the graph clock, and where points with
-        given volumes are too far apart for a second graph.
+        Share of the graph, for kernels in the manifold clock: .6 times the difference, between points of the space,
+        from the kernel on a heat graph of half the data and half the steps; computed when ``error_`` is first read.
+        For a function given as kernel, the error of its series. None in the graph clock, and if points with given
+        volumes are too far apart for a second graph.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
-        Error of the features' kernel, by field tried.
+        Error of the features' kernel for each field tried.
     quadratures : tuple of (str, float)
-        Error of the quadrature, by method tried.
+        Error of the quadrature for each method tried.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class ErrorEstimate:
     def __str__(self) -> str:
         shares = {"field": self.field, "quadrature": self.quadrature, "graph": self.graph}
         text = ", ".join(f"{name} {brief(share)}" for name, share in shares.items() if share is not None)
-        # First what is missing: the number must not be taken for the whole error.
+        # A missing share comes first, so that the number is not taken for the whole error.
         return f"{'graph not estimated; rest ' if self.graph is None else ''}{brief(self.kernel)} ({text})"
 
     def with_graph(self, graph: float | None) -> "ErrorEstimate":
@@ -101,9 +101,9 @@ def brief(error: float) -> str:
 def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | None:
     """Estimate how far a kernel on a graph is from that of the space, by comparison with a second graph.
 
-    The second graph is built on the space as half of the data show it, with half as many steps. Half of the data
-    differ from all by as much as all from the truth, and half of the steps by one to three times as much; .6 of the
-    change was closest to the errors of the clouds of ``benchmarks/bench_clouds.py``. Two steps cannot be halved: on
+    The second graph is built from half of the data with half as many steps. Halving the data changes the kernel by
+    about the error of all data, and halving the steps by one to three times the error of all steps; .6 of the
+    change was closest to the errors on the clouds of ``benchmarks/bench_clouds.py``. Two steps cannot be halved: on
     meshes and named spaces they are compared with four. Both kernels are evaluated at points of the space.
     """
     t = kernel.stated.shortest_time
@@ -116,7 +116,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
         if half is kernel.space and steps == 2:
             if isinstance(half, PointSpace):  # with nodes too far apart for more steps
                 return None
-            others, factor = 4, 2.0  # of two steps the error is twice that of four
+            others, factor = 4, 2.0  # two steps have twice the error of four
             nodes = int(min(half.most_nodes, kernel.graph.n_nodes * 2 ** (kernel.dim / 2)))
         other = heat_graph(half, t, n_steps=others, n_nodes=nodes, n_jobs=n_jobs)
         try:
@@ -128,7 +128,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
         _kernel_between(graph, (graph.degrees if graph.weights is None else graph.weights), kernel, points)
         for graph in (kernel.graph, other)
     )
-    cloud, unseen = kernel.space.cloud, 0.0  # what half of the data miss as well
+    cloud, unseen = kernel.space.cloud, 0.0  # error that halving the data does not show
     if cloud is not None:
         dropped = cloud.n_outliers / max(1, cloud.n_given)
         unseen = 1.0 if cloud.hollow or not cloud.structured else dropped if dropped > 0.01 else 0.0
@@ -136,10 +136,10 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
 
 
 def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> FloatArray:
-    """Random points of the space: of the surface of a mesh, else nodes drawn by volume, half of them part by part.
+    """Random points: on the surface of a mesh, else nodes drawn by volume, half of them equally per component.
 
-    A part much smaller than others may be far off. In an unbounded space only points at least 3 sqrt(t) inside the
-    ball count: near the rim, heat is reflected.
+    A small component may have a large error. In an unbounded space only points at least 3 sqrt(t) inside the ball
+    are used: near the rim, heat is reflected.
     """
     mesh = kernel.graph.whole_mesh
     if mesh is not None:
@@ -152,15 +152,15 @@ def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> F
     shares = shares / shares.sum()
     volumes = np.bincount(parts, weights=shares).astype(np.float64)
     shares = (shares + shares * reciprocal(volumes)[parts] / np.count_nonzero(volumes)) / 2
-    count = min(400, int(np.count_nonzero(shares)))  # with 200, a few corners decided
+    count = min(400, int(np.count_nonzero(shares)))  # with 200, a few corners dominated
     nodes = rng.choice(len(shares), count, replace=False, p=shares / shares.sum())
     return np.asarray(kernel.graph.positions[nodes])
 
 
 def _kernel_between(graph: Graph, measure: FloatArray, kernel: GraphKernel, points: FloatArray) -> FloatArray:
-    """The kernel on a graph between points of the space, over the product of the measure at both."""
+    """The kernel on a graph between points of the space, per unit of measure."""
     series = kernel.stated.resolve(graph, kernel.dim)
-    steps = graph.n_steps is not None and not series.coefficients(2).any()  # one at each end is left to the rule
+    steps = graph.n_steps is not None and not series.coefficients(2).any()  # the rule takes one at each end
     rule: Any = WalkStep(graph) if steps else interpolation_rule(graph, kernel.dim)
     series = shifted(shifted(series)) if steps else series
     places = graph.placed(points)

@@ -57,7 +57,7 @@ class Teaching:
     progress: Progress = silent
 
 
-# Entries below this share of the largest in their column are dropped from tables that one more step follows: the
+# Entries below this share of the largest in their column are dropped from tables that are multiplied by a step. The
 # kernel changes by a similar share, and the table becomes a quarter smaller.
 STEP_SHARE = 3e-6
 
@@ -82,7 +82,7 @@ def signature_table(
     everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
     inverse = reciprocal(np.sqrt(kernel.measure))  # nodes without measure reach nothing
     if isinstance(teacher, str):  # "auto" or "exact"
-        teacher = Exact(1e-7, choose_form(graph, series, len(sources), 1e-7, 2**32))  # kept rows are smaller
+        teacher = Exact(1e-7, choose_form(graph, series, len(sources), 1e-7, 2**32))  # stored rows are smaller
     size = len(sources)
     if not callable(teacher):  # a function given by the user is called once for all sources
         dense = (isinstance(teacher, Exact) and teacher.form == "dense") or 8 * graph.n_nodes * size <= 2**28
@@ -119,7 +119,7 @@ def without_negligible(matrix: Any, share: float) -> Any:
 
 
 class PointRule(Protocol):
-    """Where to read a table of nodes for any point of the space."""
+    """Evaluates a table of nodes at any point of the space."""
 
     @property
     def n_nodes(self) -> int:
@@ -127,7 +127,7 @@ class PointRule(Protocol):
 
     @property
     def growth(self) -> float:
-        """Largest sum of absolute values of a row that is kept: bounds values by those of the table."""
+        """Factor by which values may exceed those of the table; larger ones are clipped."""
 
     def rows(self, queries: FloatArray, n_jobs: int = 1) -> Any:
         """CSR array of shape (q, n_nodes); rows sum to one (to zero out of reach), independently of each other."""
@@ -203,8 +203,7 @@ class Interpolation:
     search: NeighborSearch
     n_axes: int
     n_neighbors: int
-    # At held-out nodes of four surfaces values reach 1.12 times the largest known one, at anchors that are not
-    # known.
+    # At held-out nodes of four surfaces, values reach 1.12 times the largest known one, if the anchor is unknown.
     growth = 2.0
 
     def _check_loaded(self) -> None:
@@ -319,8 +318,8 @@ def interpolation_weights(gaps: FloatArray, n_axes: int) -> FloatArray:
         good = np.abs(total - 1) < 1e-3  # not far outside, where rounding dominates
         fitted /= np.where(good, total, 1.0)[:, None]
         # The sum of absolute weights is the factor by which errors are amplified: at held-out nodes of four
-        # surfaces at most 2.6. Larger ones are blended with the former weights, continuously and to at most 4 in
-        # total.
+        # surfaces at most 2.6. If it is larger, they are blended continuously with the previous weights, so that
+        # the sum is at most 4.
         size = np.abs(fitted).sum(axis=1)
         share = np.where(size <= 4, 1.0, (3 / np.maximum(size - 1, 3)) ** 2) * good
         result += share[:, None] * (fitted - result)
@@ -455,7 +454,7 @@ class FeatureMap:
     weights : array of shape (m,)
         Quadrature weights w_l, in the unit of the measure.
     factor : float
-        Of the kernel that features represent, over the stated one.
+        Ratio of the kernel that features represent to the stated one.
     """
 
     kernel: GraphKernel
@@ -523,13 +522,13 @@ class FeatureMap:
 
     @cached_property
     def _blocks(self) -> Blocks | None:
-        """The table for fused products, where the rule is a step between the cells of a flat space."""
+        """The table for fused products, if the rule is a step between the cells of a flat space."""
         if not isinstance(self.rule, WalkStep) or self.rule.fused is None:
             return None
         return make_blocks(self.table, self.graph.positions[self.anchors])
 
     def values(self, placed: FloatArray, n_jobs: int = 1, *, as_sparse: bool = False) -> Any:
-        """g(z, anchor l) of points on the space, CSR or dense of shape (q, m); of a network signatures."""
+        """g(z, anchor l) of points on the space, CSR or dense of shape (q, m); signatures for a network."""
         if isinstance(self.table, NetworkField):
             return self.table.values(placed, n_jobs)
         is_sparse = bool(self.table.nnz < 0.01 * self.table.shape[0] * self.table.shape[1])
@@ -537,7 +536,7 @@ class FeatureMap:
         if blocks is not None:
             if not as_sparse:
                 return step_times_table(self.rule, blocks, placed, n_jobs)
-            parts = [placed[k : k + 1024] for k in range(0, len(placed), 1024)]  # dense rows for a moment
+            parts = [placed[k : k + 1024] for k in range(0, len(placed), 1024)]  # limits memory for dense rows
             found = quick_map(lambda z: nonzeros(step_times_table(self.rule, blocks, z, 1)), parts, n_jobs)
             return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
         as_sparse = as_sparse or is_sparse
@@ -582,9 +581,9 @@ class FeatureMap:
             For kernels without nonnegative features, whose two factors differ: the right one is the point itself,
             spread over the nodes.
         absolute : bool
-            Whether features are in the user's unit and with the factor, else in that of the measure.
+            Whether features are in the user's unit and include the factor, or are in the unit of the measure.
         as_sparse : bool
-            Whether rows are CSR in any case.
+            Always return CSR rows.
         """
         with quiet_underflow():
             placed = self.graph.placed(queries, n_jobs)
@@ -599,7 +598,7 @@ class FeatureMap:
             if sparse.issparse(found):
                 found.data *= columns[found.indices]
                 found.data *= np.repeat(factors, np.diff(found.indptr))
-                found.eliminate_zeros()  # of anchors without weight, points far away, and cut values
+                found.eliminate_zeros()  # from anchors without weight, far points and clipping
                 return found, window
             found *= columns
             if not (factors == 1).all():
@@ -609,8 +608,8 @@ class FeatureMap:
     def normalized(self, n_jobs: int = 1) -> "FeatureMap":
         """The same map with the factor that makes K(x, x) one on average over the nodes.
 
-        All nodes count, because some of them, chosen by their numbers, would depend on the order of the points. The
-        average of a kernel without nonnegative features may be zero or negative; its factor stays one.
+        The average is over all nodes, because a subset by index would depend on the order of the points. For a
+        kernel without nonnegative features it may be zero or negative; the factor is then one.
         """
         usable = np.flatnonzero(self.kernel.measure > 0)
         total = np.float64(0.0)
@@ -623,7 +622,7 @@ class FeatureMap:
                 total += (left * right).sum()
         with np.errstate(all="ignore"):
             factor = len(usable) / total / np.float64(self.unit_scale) ** 2
-        if abs(factor - 1) < 1e-12:  # rounding of rows that have length one already
+        if abs(factor - 1) < 1e-12:  # rows have length one already, up to rounding
             return self
         found = replace(self, factor=float(factor)) if 0 < factor < np.inf else self
         vars(found).update(vars(self) | {"factor": found.factor})  # caches, which do not depend on the factor
@@ -637,8 +636,7 @@ class FeatureMap:
             # large.
             n = self.table.shape[0]
             most = 2**23 // min(len(self.anchors), 1 + self.graph.affinity.nnz // n + 4 * self.table.nnz // n)
-        # Lists of the nodes around a point take up to 10 kB where there are no cells, in more than three
-        # dimensions.
+        # Without cells, in more than three dimensions, the list of the nodes around a point takes up to 10 kB.
         return min(max(1, most), 2**15)
 
     def spans(self, n: int, *, as_sparse: bool = False) -> Iterator[slice]:
@@ -658,7 +656,7 @@ class FeatureMap:
         side: str = "left",
         progress: Progress = silent,
     ) -> Any:
-        """Features of all points, dense or CSR, with one warning for all that are off the space."""
+        """Features of all points, dense or CSR, with a single warning about points off the space."""
         window = np.ones(len(points))
         spans = list(self.spans(len(points), as_sparse=as_sparse))
         whole: Any = None if as_sparse or len(spans) == 1 else np.zeros((len(points), len(self.anchors)), dtype)

@@ -1,6 +1,6 @@
 """The path of a fit: parameters, space, graph, anchors, weights, table, map.
 
-Anchors are the nodes at which features are read. sum_l w_l g(x, l) g(y, l) over anchors l approximates the sum over
+Anchors are the nodes that define the features. sum_l w_l g(x, l) g(y, l) over anchors l approximates the sum over
 all nodes of mu_j g(x, j) g(y, j). Weights are nonnegative, so features sqrt(w_l) g(x, l) stay real, nonnegative and
 bounded.
 """
@@ -63,7 +63,7 @@ QUADRATURES = ("auto", "nnls", "voronoi", "uniform")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FitOptions(Teaching):
-    """Checked parameters of :class:`ManifoldRandomFeatures`, and what a fit draws random numbers from."""
+    """Checked parameters of :class:`ManifoldRandomFeatures`, and the random streams of a fit."""
 
     streams: Streams
     kernel: Any
@@ -181,7 +181,7 @@ def fit_features(space: Any, options: FitOptions) -> tuple[FeatureMap, FitRecord
             fitting, held_out = _references(kernel, anchors, options)
             quadrature = fit_weights(kernel, anchors, fitting, held_out, options)
             # A kernel with a sharp peak needs more anchors than its width suggests: a Matern kernel (nu = 1.5) on
-            # the sphere is .13 off with 95, .02 with 380.
+            # the sphere is .13 off with 95 anchors, .02 with 380.
             most = 4096 if options.quadrature == "nnls" else kernel.graph.n_nodes
             if options.n_features != "auto" or quadrature.error <= 0.02 or 2 * len(anchors) > most:
                 break
@@ -207,7 +207,7 @@ def spacing_of(volume: float, m: int, dim: int) -> float:
 def anchors_needed(kernel: GraphKernel, ratio: float = ANCHOR_SPACING) -> int:
     """Smallest number of anchors whose spacing is at most ``ratio`` widths, at most all nodes.
 
-    Sums over anchors are off by .03 to .05 or more above 1.2 (features of the heat kernel on surfaces).
+    Above a ratio of 1.2, sums over anchors are off by .03 to .05 or more (features of the heat kernel on surfaces).
     """
     with np.errstate(over="ignore", divide="ignore"):
         wanted = np.float64(kernel.volume ** (1 / kernel.dim) / (ratio * kernel.width)) ** kernel.dim
@@ -215,25 +215,25 @@ def anchors_needed(kernel: GraphKernel, ratio: float = ANCHOR_SPACING) -> int:
 
 
 def choose_anchors(kernel: GraphKernel, options: FitOptions, at_least: int = 1) -> IntArray:
-    """Nodes at which features are read: all, independent random ones, or farthest ones.
+    """The nodes that serve as anchors: all, independent random ones, or farthest ones.
 
-    ``at_least`` is a lower bound for a number that is chosen.
+    ``at_least`` is a lower bound for ``n_features="auto"``.
     """
     n, wanted = kernel.graph.n_nodes, options.n_features
     if options.anchors == "all" or wanted == "all" or kernel.asymmetric:
         return np.arange(n)
     if wanted == "auto":
         m = min(n, max(at_least, anchors_needed(kernel)))
-        if 8.0 * n * m > 2**31:  # memory of the table; about twice as much is used on the way
+        if 8.0 * n * m > 2**31:  # memory of the table; computing it takes about twice as much
             m = min(m, int(2**31 / row_memory(kernel.graph, kernel.series)))
     else:
         m = int(wanted)
         _warn_of_number(kernel, m, options)
     if options.anchors == "iid":
         return options.streams.generator("features.anchors").integers(0, n, size=m, dtype=np.int64)
-    if m >= n or (wanted == "auto" and m > n / 2):  # nearly as many
+    if m >= n or (wanted == "auto" and m > n / 2):  # nearly all nodes
         return np.arange(n)
-    alone = kernel.measure == 0  # nearly isolated nodes are the farthest of all, and useless
+    alone = kernel.measure == 0  # nearly isolated nodes are farthest, but useless
     chosen = farthest_nodes(kernel.graph, min(n, m + int(alone.sum())))
     return np.concatenate([chosen[~alone[chosen]], chosen[alone[chosen]]])[:m]
 
@@ -271,9 +271,9 @@ class Reference(NamedTuple):
 
 
 def _references(kernel: GraphKernel, anchors: IntArray, options: FitOptions) -> tuple[Reference, Reference]:
-    """Exact values at evenly spread nodes to fit weights at, and at random ones to measure errors at.
+    """Exact values at evenly spread nodes for fitting weights, and at random nodes for measuring errors.
 
-    They are no anchors if possible.
+    Nodes that are not anchors are preferred.
     """
     usable = np.flatnonzero(kernel.measure > 0)
     rest = np.setdiff1d(usable, anchors)
@@ -286,7 +286,7 @@ def _references(kernel: GraphKernel, anchors: IntArray, options: FitOptions) -> 
     if len(anchors) < kernel.graph.n_nodes and options.quadrature in ("auto", "nnls"):
         others = np.setdiff1d(rest, held_out)
         others = others if len(others) else rest
-        # As many as anchors: more change nothing (256 anchors), half as many add a tenth to the error.
+        # As many as anchors: more make no difference (256 anchors), half as many add a tenth to the error.
         count = min(len(others), max(64, len(anchors)), 512)
         fitting = others[thin(kernel.graph.positions[others], count)]
     nodes, everything = np.concatenate([fitting, held_out]), np.arange(kernel.graph.n_nodes)
@@ -307,7 +307,7 @@ def gram(rows: Any, weights: FloatArray, n_jobs: int = 1) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Quadrature:
-    """Weights of anchors, the method that found them, and the error at held-out nodes of each method tried."""
+    """Weights of anchors, the method in use, and the error of each method tried at held-out nodes."""
 
     weights: FloatArray
     method: str
@@ -317,8 +317,8 @@ class Quadrature:
     def error(self) -> float:
         """Error of these weights at held-out nodes, which more anchors would reduce.
 
-        0 for plain sums: over all nodes they are exact, and the user who asks for those over others, whose error
-        falls slowly, gets as many as the width of the kernel requires.
+        0 for plain sums. Over all nodes they are exact. Over other anchors, which a user must request, the error
+        falls slowly, and the width of the kernel alone decides how many anchors are used.
         """
         return 0.0 if self.method == "uniform" else min(error for _, error in self.errors)
 
@@ -343,9 +343,8 @@ def fit_weights(
         tried = {"voronoi": base}
         if options.quadrature == "nnls" and m > 4096:
             reject("quadrature", "other than 'nnls' above 4096 features", f"'nnls' with {m}")
-        # Least squares are not tried if anchors are more than 1.6 widths apart: the fit then follows the samples,
-        # not the kernel (torus, 1.75 widths: .21 at new points where Voronoi cells give .17). 4096 anchors take 128
-        # MiB.
+        # Least squares are not tried if anchors are more than 1.6 widths apart, because they would overfit the
+        # samples (torus, 1.75 widths: .21 at new points, .17 with Voronoi cells). 4096 anchors take 128 MiB.
         close = spacing_of(kernel.volume, m, kernel.dim) <= 1.6 * kernel.width
         if options.quadrature == "nnls" or (options.quadrature == "auto" and m <= 4096 and close):
             tried["nnls"] = nnls_weights(fitting.rows[:, anchors].toarray(), fitting.kernel, base)
@@ -378,7 +377,7 @@ def voronoi_weights(graph: Graph, measure: FloatArray, anchors: IntArray) -> Flo
 def nnls_weights(rows: FloatArray, kernel: FloatArray, base: FloatArray, *, ridge: float = 3e-4) -> FloatArray:
     """Nonnegative least squares: the w >= 0 with the least |K - H diag(w) H^T|_F^2 + ridge |w - base|^2.
 
-    All pairs of samples count, without being listed: the normal matrix is the entrywise square of H^T H, and the
+    All pairs of samples are used, but never formed: the normal matrix is the entrywise square of H^T H, and the
     right side is the diagonal of H^T K H.
 
     Parameters
@@ -403,7 +402,7 @@ def nnls_weights(rows: FloatArray, kernel: FloatArray, base: FloatArray, *, ridg
     """
     normal = np.square(rows.T @ rows)  # (m, m)
     right = np.einsum("sl,sl->l", rows, kernel @ rows)
-    # An anchor that no sample sees has a zero row, so the ridge alone determines its weight.
+    # An anchor out of reach of all samples has a zero row, so the ridge alone determines its weight.
     strength = np.where(normal.diagonal() > 0, ridge, 1.0) * float(normal.diagonal().mean() or 1.0)
     normal[np.diag_indices_from(normal)] += strength
     return nonnegative_minimum(normal, right + strength * base)
@@ -442,9 +441,9 @@ def nonnegative_minimum(matrix: FloatArray, right: FloatArray) -> FloatArray:
 def _fit_field(
     kernel: GraphKernel, anchors: IntArray, quadrature: Quadrature, held_out: Reference, options: FitOptions
 ) -> tuple[FeatureMap, str, ErrorEstimate, TrainingInfo | None]:
-    """The map by the rule that was asked for or, with "auto", by the one with the smaller error at held-out nodes.
+    """The map with the given rule or, with "auto", with the rule of the smaller error at held-out nodes.
 
-    The step comes first where a walk always takes one: it needs no fit, and on heat graphs it is exact.
+    The step is tried first if the kernel has no spike: it needs no fit, and on heat graphs it is exact.
     """
     graph, everything, training = kernel.graph, np.arange(kernel.graph.n_nodes), None
     names = [options.field] if isinstance(options.field, str) else ["network"]
@@ -459,7 +458,7 @@ def _fit_field(
         elif name == "interpolated":
             table = signature_table(kernel, kernel.series, everything, anchors, options)
             final = FeatureMap(kernel, interpolation_rule(graph, kernel.dim), table, anchors, quadrature.weights)
-            known = np.setdiff1d(everything, held_out.nodes)  # the error is that at nodes that are not known
+            known = np.setdiff1d(everything, held_out.nodes)  # errors are measured at unknown nodes
             rule = interpolation_rule(graph, kernel.dim, known)
             trial = dataclasses.replace(final, rule=rule, table=table[known])
         else:
@@ -542,12 +541,12 @@ def _check_function(
 ) -> float:
     """Error of the series of a function, on a named space between new points; warn if it is large.
 
-    At nodes, steps follow a peak that is narrower than the spacing of the nodes; between them they do not. On a
-    cloud or a mesh the function may be known at the given points only. The known error of field and anchors is part
-    of what is measured, and is not counted twice.
+    Steps reproduce a peak that is narrower than the spacing of the nodes only at the nodes themselves. On a cloud
+    or a mesh the function may be known only at the given points. The measured error includes the known error of
+    field and anchors, which is not counted twice.
     """
     if isinstance(space, AbstractManifold):
-        # On grids of the sphere half of the error is near the poles: 192 points missed it by a factor of 3.
+        # On grids of the sphere half of the error is near the poles: with 192 points it was off by a factor of 3.
         new = space.sample(600, seed=options.streams.generator("features.new points"))
         left = right = dense_rows(map_, new, options.n_jobs)
         if map_.kernel.asymmetric:

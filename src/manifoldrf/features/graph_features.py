@@ -28,9 +28,9 @@ from manifoldrf.signatures import (
 class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Graph random features: sparse vectors of the nodes of a graph, whose inner products are the kernel.
 
-    The features of all nodes, Phi, give K ~ Phi Phi^T. K x = Phi (Phi^T x) then takes time proportional to their
-    number of entries, not to the square of the number of nodes. With walks the diagonal of Phi Phi^T is too large
-    on average; features of two seeds give Phi_1 Phi_2^T without bias.
+    The features of all nodes, Phi, give K ~ Phi Phi^T. K x = Phi (Phi^T x) then takes time proportional to the
+    number of entries of Phi, not to the square of the number of nodes. With walks the diagonal of Phi Phi^T is too
+    large on average; with features from two seeds, Phi_1 Phi_2^T is unbiased.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         kernel = check_kernel(DiffusionKernel(10.0) if self.kernel is None else self.kernel).on(graph)
         series = series_of(kernel, asymmetric=False)  # raises if there are no features
         if isinstance(teacher, Exact) and teacher.form == "auto":
-            # Chosen once: features of a node must not depend on the nodes it is transformed with.
+            # Chosen once: features of a node must not depend on the nodes transformed together with it.
             teacher = Exact(teacher.tol, choose_form(graph, series, graph.n_nodes, teacher.tol))
         if self.graph is not None and X is not None:
             check_nodes(X, graph.n_nodes)

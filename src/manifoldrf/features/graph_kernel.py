@@ -1,4 +1,4 @@
-"""The kernel on the graph of a space: options of graphs, the graph that is built, and the units of both."""
+"""The kernel on the graph of a space: options of graphs, construction of the graph, and units of both."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -38,10 +38,10 @@ from manifoldrf.kernels.named_kernels import HeatKernel
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
 from manifoldrf.metrics import relative_error
 
-# Largest dimension of clouds that get a heat graph: with a given kernel, and without one, where clouds of real data
-# are too sparse (in 4 and 5 dimensions such graphs had two steps and were 30 to 170 % off).
+# Largest dimension of clouds that get a heat graph, with and without a given kernel. Without one, clouds of real
+# data are too sparse: in 4 and 5 dimensions such graphs had two steps and errors of 30 to 170 %.
 _MOST_DIMS, _MOST_DIMS_BY_DEFAULT = 5, 3
-# Of chosen anchors, in widths of a feature: at .8 sums over them were .003 off on closed surfaces, at .75 .002.
+# In widths of a feature. On closed surfaces, sums over anchors were .003 off with a spacing of .8, .002 with .75.
 ANCHOR_SPACING = 0.75
 _DEFAULT_STEPS = 20.0  # the paper's number of steps, for graphs that are not heat graphs
 
@@ -63,7 +63,7 @@ class HeatGraph(FrozenParams):
         Measure distances along this manifold.
     noise_std : "auto" or float
         Standard deviation of the noise in each coordinate of a cloud. Points and queries are moved onto the space,
-        and outliers are left out. "auto" finds the noise; 0 takes the points as they are.
+        and outliers are dropped. "auto" estimates the noise; 0 leaves the points unchanged.
     volumes : array-like of shape (n,), optional
         Volume of each point; estimated by default, known on named manifolds.
 
@@ -102,7 +102,7 @@ class HeatGraph(FrozenParams):
 @stored
 @dataclass(frozen=True, eq=False)
 class KnnGraph(FrozenParams):
-    """A graph of nearest neighbours of the points as they are, as built by :func:`knn_graph`.
+    """A graph of nearest neighbours of the unchanged points, as built by :func:`knn_graph`.
 
     Parameters
     ----------
@@ -172,14 +172,14 @@ class GraphKernel:
     dim : int
         Intrinsic dimension.
     per_volume : bool
-        Whether features represent a kernel of the space, per unit of volume ("manifold clock"); else the kernel of
+        Whether features represent a kernel of the space, per unit of volume ("manifold clock"), or the kernel of
         the graph, as if a point were a node ("graph clock").
     manifold : AbstractManifold, optional
         The space itself, if it is a named one: the nodes are its grid.
     asymmetric : bool
         Whether rows of the kernel replace signatures, because it has no nonnegative features.
     space : AbstractSpace, optional
-        What the graph was built on, for an estimate of its error; not kept in files.
+        The space of the graph, for an estimate of its error; not saved to files.
     """
 
     graph: Graph
@@ -196,7 +196,7 @@ class GraphKernel:
 
     @cached_property
     def series(self) -> AbstractKernel:
-        """The series that a signature sums."""
+        """The series whose rows are the signatures."""
         return self.resolved if self.asymmetric else self.resolved.root()
 
     @cached_property
@@ -231,7 +231,7 @@ class GraphKernel:
 
     @cached_property
     def unit(self) -> float:
-        """Mean volume of a node. The measure is in this unit so that nothing overflows in the user's units."""
+        """Mean volume of a node. The measure is in this unit, so that no unit of the user causes an overflow."""
         volumes = self._volumes
         return float(volumes[volumes > 0].mean())
 
@@ -244,13 +244,13 @@ class GraphKernel:
     def width(self) -> float:
         """Standard deviation of a signature along one axis, as a length: sqrt(t) for the heat kernel at time t."""
         values = self.series.spectral(np.array([1.0 - 1e-6, 1.0]))
-        low, high = np.ldexp(values, -np.frexp(values)[1].max())  # coefficients may be as small as doubles get
+        low, high = np.ldexp(values, -np.frexp(values)[1].max())  # coefficients may be close to underflow
         mean_length = abs(float((high - low) / (1e-6 * high))) if high else 1.0
         return float(np.sqrt(2 * mean_length * self.graph.time(1.0, self.dim)))
 
     @property
     def has_spike(self) -> bool:
-        """Whether signatures have a spike at their own node, which a first step would lose."""
+        """Whether signatures have a spike at their own node, which a step of the walk would lose."""
         first, total = float(self.series.coefficients(1)[0]), float(self.series.spectral(np.array([1.0]))[0])
         # On 300 nodes of a sphere, features with the spike raised the log likelihood of (c + L)^-1/2 from -55 to
         # -35.
@@ -267,7 +267,7 @@ class GraphKernel:
         k = min(2 * self.dim + 2, len(search.points) - 1)
         reaches = 1.5 * search.knn(search.points, k + 1)[0][:, k]
         extension = self.graph.extension
-        if isinstance(extension, HeatExtension):  # its steps end at its radius, which is where features vanish
+        if isinstance(extension, HeatExtension):  # features vanish at the radius of its steps
             reaches = np.minimum(np.maximum(reaches, extension.radius / 2), extension.radius)
         return np.asarray(reaches)
 
@@ -292,7 +292,7 @@ class GraphKernel:
     def window(self, queries: FloatArray, placed: FloatArray | None = None, n_jobs: int = 1) -> FloatArray:
         """Factor of the features, shape (q,): 1 near the space, falling smoothly to 0 at twice that distance.
 
-        ``placed`` is where the queries are on the space, if that is known already.
+        ``placed`` are the projections of the queries onto the space, if already known.
         """
         if placed is None:
             placed = self.graph.placed(queries)
@@ -301,10 +301,10 @@ class GraphKernel:
         away = np.flatnonzero(distances > reaches)
         if len(away) and self.graph.whole_mesh is not None:  # far from all nodes, but maybe inside a large face
             distances[away] = self.distance(queries[away])
-        if placed is not queries:  # farther from the surface than noise is
+        if placed is not queries:  # only distances that exceed the noise count
             moved, noise = np.linalg.norm(queries - placed, axis=1), self._noise
             distances = np.hypot(distances, np.maximum(moved - noise, 0.0))
-            reaches = reaches + noise  # which moves points beyond an edge, too
+            reaches = reaches + noise  # noise also moves points beyond an edge
         with np.errstate(divide="ignore", invalid="ignore"):
             beyond = np.where(distances <= reaches, 0.0, np.clip(distances / reaches - 1.0, 0.0, 1.0))
         return np.asarray((1 - beyond) ** 2 * (1 + 2 * beyond))
@@ -352,7 +352,7 @@ def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFi
     graph, measure = plain.graph, plain._volumes
     rng = streams.generator("features.series")
     rows: IntArray = rng.choice(graph.n_nodes, min(graph.n_nodes, 400), replace=False)
-    # Columns are rows, too: random points have pairs with themselves, where rough functions are hardest to follow.
+    # Columns are also rows, so that pairs (x, x) are included: rough functions are hardest to approximate there.
     columns: IntArray = rng.permutation(rows[:64])
     values = function_values(function, graph.positions[rows], graph.positions[columns])
     exchanged = function_values(function, graph.positions[columns], graph.positions[rows]).T
@@ -365,15 +365,14 @@ def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFi
     roots = np.sqrt(measure)
     targets = values * roots[rows][:, None] * roots[columns]
     samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
-    # Tails of rough functions take long times: exp(-d / .4) at 4000 even nodes of the sphere is .25 off with two
-    # powers for each step, .04 with eight. A spike at the nodes would follow a rough function there, and only
-    # there.
+    # The tails of rough functions need long times: exp(-d / .4) at 4000 even nodes of the sphere is .25 off with
+    # two powers for each step, .04 with eight. A spike would improve the fit of a rough function only at the nodes.
     degree = int(np.clip(8 * (graph.n_steps or 0), 24, 128))
     fit = SeriesKernel.fit(graph, *samples, degree=degree, square=True, spike=False)
     if fit.held_out_error > 0.05:  # a fitted square has nonnegative features, and is kept if it is nearly as good
         free = SeriesKernel.fit(graph, *samples, degree=degree, spike=False)
         fit = fit if fit.held_out_error <= 2 * free.held_out_error else free
-    # Half of the change if arguments are exchanged is rounding, or small compared with the misfit of the series.
+    # For a symmetric function, half the change on exchanging arguments is rounding, or small next to the misfit.
     if skew > np.clip(0.5 * fit.held_out_error, 1e-6, 0.01):
         reject(
             "kernel", "a symmetric function, F(x, y) = F(y, x)", f"one that changes by {2 * skew:.2g} if exchanged"
@@ -388,7 +387,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
     ----------
     X : array of shape (n, d), TriangleMesh, AbstractManifold or Graph
     kernel : AbstractKernel, callable or None
-        None: the heat kernel at a time that the space suggests.
+        None: the heat kernel at a time estimated from the space.
     options : HeatGraph, KnnGraph, MeshGraph, Graph, callable or None
         None: a heat graph for kernels in the manifold clock in few dimensions, else the edges of a mesh or nearest
         neighbours.
@@ -416,7 +415,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
 
 
 def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n_jobs: int) -> BuiltGraph:
-    """A heat graph of the time that the kernel asks for."""
+    """A heat graph for the shortest time of the kernel."""
     notes = [] if space.cloud is None else [("cloud", str(space.cloud))]
     if space.n_known < space.dim + 2:
         reject("X", f"at least {space.dim + 2} rows to fill a space of dimension {space.dim}", f"{space.n_known}")
@@ -433,7 +432,7 @@ def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n
 def _neighbor_graph(
     X: Any, kernel: Any, options: Any, n_jobs: int, *, in_steps: bool, dim: int | None = None
 ) -> BuiltGraph:
-    """The edges of a mesh, or nearest neighbours of the points as they are."""
+    """The edges of a mesh, or nearest neighbours of the unchanged points."""
     if isinstance(X, TriangleMesh) and not isinstance(options, KnnGraph):
         if not X.edge_lengths().any():
             reject("X", "a mesh with an edge of positive length", f"{X} without one")
@@ -446,7 +445,7 @@ def _neighbor_graph(
     if kernel is None:
         t = graph.time(_DEFAULT_STEPS, dim)
         if dim > _MOST_DIMS_BY_DEFAULT and graph.n_nodes > 1280:
-            # As wide as 640 anchors can represent.
+            # Wide enough for 640 anchors.
             volume = Sampling.of_cloud(graph._search, dim, "X").volume
             t = max(t, float((volume / 640) ** (2 / dim)) / ANCHOR_SPACING**2)
         kernel = HeatKernel(float(f"{t:.3g}"))
@@ -455,7 +454,7 @@ def _neighbor_graph(
 
 
 def _knn_graph(X: Any, given: KnnGraph, n_jobs: int, *, in_steps: bool, dim: int | None) -> tuple[Graph, int, str]:
-    """Nearest neighbours, with local widths in many dimensions, where the density varies most."""
+    """Nearest neighbours, with local bandwidths in high dimensions, where the density varies most."""
     metric = given.metric
     if isinstance(X, AbstractManifold):
         points, dim = np.array(X.grid(4000), order="C"), X.dim
@@ -476,7 +475,7 @@ def _knn_graph(X: Any, given: KnnGraph, n_jobs: int, *, in_steps: bool, dim: int
 
 
 def _given_graph(space: Any, kernel: Any, given: Any) -> BuiltGraph:  # noqa: C901
-    """A graph that is the space, that has its points as nodes, or that a function makes from them."""
+    """A given graph: the space itself, a graph on its points, or one that a function makes from them."""
     if isinstance(space, Graph):
         if given is not None and not (isinstance(given, HeatGraph) and given.only_dim):
             reject("graph", "None or HeatGraph(dim=...) where the space is a graph itself", repr(given))
@@ -508,15 +507,15 @@ def _given_graph(space: Any, kernel: Any, given: Any) -> BuiltGraph:  # noqa: C9
 
 
 def _check_cloud(points: FloatArray) -> None:
-    """Refuse points at fewer than three positions, and warn of points on a line and of columns of unlike units."""
+    """Refuse fewer than three distinct points; warn of points on a line and of columns in different units."""
     check_spread(points, "X")
-    # Few clouds need a look at all points, which may fill the memory.
+    # Look at all points, which may fill the memory, only if the first 1000 are degenerate.
     kind = _shape_of(points[:1000]) and _shape_of(points)
     if kind == "line":
         warn_user("All points of X lie on one straight line: the features are those of a line.")
     elif kind:
         reject("X", "at least three distinct points", f"{kind} for {len(points)} points")
-    # Of the middle nine tenths: one far point would say more about a column than all others.
+    # Of the middle nine tenths, so that a single far point does not determine the spread of a column.
     spreads = np.diff(np.quantile(points, [0.05, 0.95], axis=0), axis=0)[0]
     varying = np.flatnonzero(spreads > 0)
     if len(varying) < 2:
@@ -533,7 +532,7 @@ def _check_cloud(points: FloatArray) -> None:
 
 
 def _shape_of(points: FloatArray) -> str:
-    """How many positions there are if they are one or two, "line" if all are on a line in space, else nothing."""
+    """The number of distinct points if it is one or two, "line" if they are on a line in space, else empty."""
     steps = points - points[0]
     lengths = np.abs(steps).max(axis=1)
     far = int(np.argmax(lengths))
@@ -544,7 +543,7 @@ def _shape_of(points: FloatArray) -> str:
     steps /= lengths[far]
     line = steps[far].copy()
     steps -= np.outer(steps @ line / (line @ line), line)
-    # Median, not maximum: seen from a far outlier, all points are on one line. Rounding gives 1e-16.
+    # Median, not maximum: as seen from a far outlier, all points are on one line. Rounding gives 1e-16.
     is_line = np.abs(steps).max() < 1e-10 * np.median(lengths) / lengths[far]
     return "line" if points.shape[1] > 1 and len(points) > 2 and is_line else ""
 

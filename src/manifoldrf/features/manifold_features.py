@@ -64,10 +64,10 @@ _PLAIN = (FrozenParams, Graph, np.ndarray, np.generic, str, int, float, list, tu
 class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Nonnegative feature vectors of points of a curved space, whose inner products are a kernel of the space.
 
-    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(s w_l) g(z, omega_l). Signatures g of a graph that discretises
-    the space are known between its nodes and anchors omega_l; a row of weights over nodes near z gives g(z, .). phi
-    is defined for every z, nonnegative and bounded. The factor s makes K(x, x) one on average; without
-    ``normalize`` it is one.
+    phi(x) . phi(y) ~ K(x, y), with phi(z)_l = sqrt(s w_l) g(z, omega_l). Signatures g are computed between anchors
+    omega_l and the nodes of a graph that discretises the space; weights over nodes near z extend g to z. phi is
+    defined for every z, nonnegative and bounded. The factor s makes K(x, x) one on average; without ``normalize``,
+    s is one.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         How signatures are extended to new points: by one step of the walk, by interpolation between nodes, or by
         the paper's network. "auto" takes the step or the interpolation, whichever is better at held-out nodes.
     anchors : {"farthest", "iid", "all"}, default="farthest"
-        Nodes at which features are read.
+        Choice of the anchors among the nodes.
     quadrature : {"auto", "nnls", "voronoi", "uniform"}, default="auto"
-        Weights of the anchors. "nnls": nonnegative least squares, kept only if it is better than "voronoi", the
-        volume nearest to each anchor, at held-out nodes. "uniform": the paper's plain sum over all nodes, or its
-        unbiased estimate from i.i.d. anchors. "auto": "uniform" if all nodes are anchors or anchors are i.i.d.,
-        else "nnls" where it is affordable.
+        Weights of the anchors. "voronoi": the volume nearest to each anchor. "nnls": nonnegative least squares, if
+        better than "voronoi" at held-out nodes. "uniform": the paper's plain sum over all nodes, or its unbiased
+        estimate from i.i.d. anchors. "auto": "uniform" if all nodes are anchors or anchors are i.i.d., otherwise
+        "nnls" where it is affordable.
     random_state : None, int, Generator or RandomState, default=None
     n_jobs : int, default=-1
         Number of threads, -1 for all cores; it does not change the results.
@@ -186,14 +186,14 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     def paper(cls, **changes: Any) -> Self:
         """Return the paper's recipe: walks, its network, all nodes as anchors.
 
-        The kernel exp(-20 L) on the graph of 8 nearest neighbours (24 on the Mobius strip), 100,000 walks from each
-        of 1000 nodes that halt with probability .01, the network with its defaults, the plain sum over all nodes,
-        and the scale of the graph's kernel (``normalize=False``).
+        The kernel exp(-20 L) on the graph of 8 nearest neighbours (24 on the Mobius strip), 100,000 walks with
+        halting probability .01 from each of 1000 nodes, the network with its defaults, the plain sum over all
+        nodes, and the scale of the graph's kernel (``normalize=False``).
 
         Parameters
         ----------
         **changes
-            Parameters with other values, ``graph__n_neighbors=24`` included.
+            Parameters with other values, also nested ones, such as ``graph__n_neighbors=24``.
 
         Examples
         --------
@@ -247,7 +247,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         def fit_at(t: float) -> tuple[FeatureMap, ErrorEstimate]:
             member: Any = clone(self).set_params(kernel=HeatKernel(t), times=None, field="step", normalize=False)
             member.random_state = options.streams.generator(f"times.{t!r}")
-            # The shortest time is the hardest: others would repeat its warnings, or call long times useless.
+            # Only the shortest time, the hardest, warns: longer ones would repeat its warnings or seem useless.
             with without_warnings(*((ManifoldWarning,) if t > times[0] else ())):
                 member.fit(space)
             return member.map_, member.record_.error
@@ -256,7 +256,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return self._use(self.times_, kernel)
 
     def at(self, kernel: Any) -> Self:
-        """The features of another kernel from the same fit, which must have been made with ``times``.
+        """Features of another kernel from the same fit, which requires the parameter ``times``.
 
         Parameters
         ----------
@@ -294,8 +294,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         Returns
         -------
         PreparedPoints
-            ``prepared.at(t)`` are the features ``features.at(t).transform(Z)``, up to 1e-6 of the largest, without
-            another evaluation of the tables: for searches over t. It stores four numbers for each feature.
+            ``prepared.at(t)`` is ``features.at(t).transform(Z)``, up to 1e-6 of the largest value, without
+            evaluating the tables again, for searches over t. It stores four numbers for each feature.
             ``prepared.kernel_matrix(t)`` is the kernel between the points.
         """
         points, _ = self._check_queries(Z)
@@ -404,7 +404,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return BaseEstimator._get_fitted_attr_html(shown, *args, **options)
 
     def _html_repr(self) -> str:
-        """What notebooks show: a table of a fit, computing nothing and warning of nothing."""
+        """The table of a fit that notebooks show; it computes nothing and does not warn."""
         if not hasattr(self, "map_"):
             return str(super()._html_repr())
         return html_table(f"{type(self).__name__}, fitted", self._facts())
@@ -563,7 +563,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         return save_value(path, self)
 
     def _state(self) -> dict[str, Any]:
-        """What a file holds, without ``n_jobs``, which changes nothing."""
+        """The state that a file holds, without ``n_jobs``, which does not affect results."""
         family = getattr(self, "times_", None)
         return {
             "times": family,
@@ -578,7 +578,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        """The estimator of a file; raises if the state is not one that :meth:`save` writes."""
+        """The estimator in a file; raises if :meth:`save` does not write such a state."""
         model = cls(**state["params"])
         fitted, record, error = state["map"], state["record"], state["error"]
         if state["times"] is not None:
@@ -627,7 +627,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 def heat_signature(
     space: ArrayLike | TriangleMesh, times: ArrayLike, *, at: ArrayLike | None = None, n_jobs: int = -1
 ) -> FloatArray:
-    """The heat-kernel signature: the heat K_t(x, x) that is still at x after each time t.
+    """The heat-kernel signature K_t(x, x): the heat that remains at x after each time t.
 
     It depends on the shape alone, not on position, orientation or order of the vertices, so it can be compared
     between scans, unlike features of two fits. At short times it is (4 pi t)^(-dim/2), changed by the curvature at
@@ -652,8 +652,8 @@ def heat_signature(
 
     Notes
     -----
-    At short times the signature varies little over a shape, and the errors of two meshes of it may be as large: see
-    the guide to meshes.
+    At short times the signature varies little over a shape, and differences between two meshes of the same shape
+    may be as large: see the guide to meshes.
 
     Examples
     --------

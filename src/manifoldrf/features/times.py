@@ -1,8 +1,8 @@
 """Features of a heat kernel at every time of a range, from one fit for each octave.
 
 A *level* has the graph, the anchors and the weights of a fit at its shortest time t, and serves the times from t to
-2 t. Signatures of the time t are W^s with s = t / (2 steps), which is smooth in log s: tables of four whole numbers
-s, and polynomials in log s between them, give the kernel to 3e-4 (one step: 1e-2). A level of a longer time has
+2 t. Signatures of the time t are W^s with s = t / (2 steps), which is smooth in log s: tables for four integers s,
+interpolated by polynomials in log s, give the kernel to 3e-4 (one step: 1e-2). A level of a longer time has
 fewer nodes and anchors, so on a surface all levels together have about twice as many as the first.
 
 A Matern kernel is an integral over t of heat kernels. In log t the trapezoidal rule with one node per octave is
@@ -40,7 +40,7 @@ from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel
 from manifoldrf.kernels.named_kernels import HeatKernel, MaternKernel, PowerKernel
 from manifoldrf.kernels.series import SeriesKernel
 
-# Octaves that a kernel which is smooth in t takes to the next level; polynomials beyond theirs err by 9e-4 there.
+# Octaves in which a kernel that is smooth in t passes to the next level; extrapolated polynomials err by 9e-4.
 BLEND = 1 / 6
 FAR = 64  # octaves beyond the range over which a Matern kernel is summed: all that doubles can hold
 _EDGE = 1e-9  # times this close to the range, or to whole steps, are the same up to rounding
@@ -59,7 +59,7 @@ def check_times(times: Any) -> tuple[float, float]:
 
 
 def check_in_range(kernel: Any, times: tuple[float, float]) -> AbstractKernel:
-    """The kernel to use of a range of times, None for the heat kernel in the middle; raises before the fit."""
+    """Check, before a fit, the kernel to use from a range of times; None: the heat kernel in the middle."""
     if kernel is None:
         return HeatKernel(math.sqrt(times[0] * times[1]))
     if isinstance(kernel, HeatKernel) and not times[0] <= kernel.t <= times[1]:
@@ -75,7 +75,7 @@ def _check_kernel(kernel: Any, kind: type[Exception]) -> AbstractKernel:
 
 
 def lagrange(known: FloatArray, x: float, *, derivative: bool = False) -> FloatArray:
-    """Factors of the values at known places, whose sum is that of their polynomial at x, or its derivative."""
+    """Weights of the values at known abscissae that give the interpolating polynomial at x, or its derivative."""
     found = []
     for i, centre in enumerate(known):
         others = np.delete(known, i)
@@ -101,7 +101,7 @@ class TimeLevel:
     indptr, indices : int arrays
         Where the tables (n_nodes, m) have entries, as in a CSR array.
     tables : float32 array of shape (k, nnz)
-        Tables of features by a step. Rounding changes the kernel by 1e-7.
+        Tables of features by a step; single precision changes the kernel by 1e-7.
     heights : array of shape (k, k)
         Mean over the nodes of the inner products of features of two tables.
     error : ErrorEstimate
@@ -138,7 +138,7 @@ class TimeLevel:
             rule = "None where the space gets no heat graph (too many dimensions)"
             reject("times", rule, f"a range, on {kernel.graph}")
         first = kernel.graph.n_steps // 2
-        few = {1: [1, 2, 3], 2: [2, 3, 4, 5]}  # where the octave has fewer than four whole numbers
+        few = {1: [1, 2, 3], 2: [2, 3, 4, 5]}  # if the octave has fewer than four integers
         steps = few.get(first, sorted({round(first * 2 ** (k / 3)) for k in range(4)}))
         roots, table = np.sqrt(kernel.measure), fitted.table
         step = sparse.csr_array(
@@ -169,7 +169,7 @@ class TimeLevel:
         return float(self.steps[0] * self.step_time)
 
     def coefficients(self, t: float, *, derivative: bool = False) -> FloatArray:
-        """Factors of the tables, whose sum is that of the time t, or their derivatives by log t, shape (k,)."""
+        """Weights of the tables in the table of the time t, or their derivatives by log t, shape (k,)."""
         return lagrange(np.log(self.steps), math.log(t / self.step_time), derivative=derivative)
 
     def height(self, t: float) -> float:
@@ -208,7 +208,7 @@ class TimeLevel:
 
 
 def _entries_at(table: Any, pattern: Any) -> Any:
-    """Entries of a table at the places of a wider one; all others are negligible."""
+    """Entries of a table in the sparsity pattern of a wider one; all others are negligible."""
     keys = [
         np.repeat(np.arange(part.shape[0]) * part.shape[1], np.diff(part.indptr)) + part.indices
         for part in (pattern, table)
@@ -252,7 +252,7 @@ class TimeRange:
 
     @property
     def shortest(self) -> float:
-        """Begin of the range."""
+        """Start of the range."""
         return self.levels[0].shortest
 
     def number(self, t: float) -> int:
@@ -264,10 +264,10 @@ class TimeRange:
         return max(0, int(np.searchsorted(starts, t, side="right")) - 1)
 
     def parts(self, t: float) -> list[tuple[int, float, float]]:
-        """The levels whose sum is a kernel that is smooth in t: numbers, factors and their derivatives by log t.
+        """The levels of a kernel that is smooth in t: numbers, weights and their derivatives by log t.
 
-        Features switch to the next level at the end of an octave. A kernel whose time is learnt must not jump: in
-        the first part of an octave it passes from the level before to the next one.
+        Features switch to the next level at the end of an octave. A kernel whose time is learnt must not jump, so
+        at the beginning of an octave it blends the levels before and after the switch.
         """
         number, width = self.number(t), BLEND * math.log(2)
         x = max(0.0, math.log(t / self.levels[number].shortest)) / width
@@ -287,10 +287,10 @@ class TimeRange:
         return replace(found, factor=1 / height) if normalize else found
 
     def shares(self, kernel: MaternKernel) -> FloatArray:
-        """Factors of the heat kernels of the levels, whose sum is the Matern kernel, shape (n_levels,).
+        """Weights of the heat kernels of the levels in the Matern kernel, shape (n_levels,).
 
-        What times before the first level and after the last one would add is given to these two, and refused if it
-        is more than a tenth of the height or of the variation.
+        The first and last levels also get the weights of all shorter and longer times. Raises if these are more
+        than a tenth of the height or of the variation.
         """
         times, dim = np.array([level.shortest for level in self.levels]), self.levels[0].kernel.dim
         power, rate, octaves = kernel.nu + dim / 2, kernel.rate, np.arange(-FAR, len(times) + FAR)
@@ -302,7 +302,7 @@ class TimeRange:
             rule = f"a kernel with at least 90% of its height from times above {self.shortest:.3g}"
             reject("kernel", f"{rule} (remedy: `times` from shorter ones)", f"{kernel} with {1 - narrow:.0%}")
         heights = self._heights
-        # Longer times than the last only make the kernel more even: at best it is one over the volume.
+        # Times after the last one only make the kernel more even; in the limit it is one over the volume.
         uneven = max(0.0, heights[-1] - 1 / self.levels[-1].kernel.volume)
         wide = float(terms[octaves >= len(times)].sum() * uneven / (shares @ heights))
         if wide > 0.1:
@@ -338,7 +338,7 @@ class TimeRange:
         return f"a sum of heat kernels at {len(self.levels)} times"
 
     def error(self, kernel: AbstractKernel, streams: Streams, n_jobs: int) -> ErrorEstimate:
-        """Estimated error: that of the level of a time or, for a Matern kernel, the mean over its heat kernels."""
+        """Estimated error at the level of a time or, for a Matern kernel, the mean over its heat kernels."""
         if isinstance(kernel, HeatKernel):
             level = self.levels[self.number(kernel.t)]
             return level.error.with_graph(graph_error(level.kernel, streams, n_jobs))
@@ -363,7 +363,7 @@ class PreparedPoints:
     normalize : bool
     n_jobs : int
     warn : bool
-        Whether points away from the space are reported.
+        Whether to warn about points away from the space.
     """
 
     family: TimeRange
@@ -399,8 +399,8 @@ class PreparedPoints:
     def smooth(self, t: float) -> tuple[FloatArray, FloatArray]:
         """Features that are smooth in t, and their derivatives by log t, shape (q, m) each.
 
-        Between levels they are those of both, see :meth:`TimeRange.parts`. Values that rounding and interpolation
-        make slightly negative stay, because cut ones would not be smooth.
+        Between levels they are the features of both, see :meth:`TimeRange.parts`. Values that are slightly negative
+        from rounding and interpolation are kept, because clipping would not be smooth.
         """
         found, slopes = [], []
         for number, share, change in self.family.parts(t):
