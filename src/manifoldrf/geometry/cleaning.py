@@ -1,8 +1,8 @@
 """Cleaning of raw point clouds: copies, dimension, noise, outliers, and the surface through the points.
 
-Everything is asked at the scale of the sampling, by patches: quadratics through the neighbours of a point. The
-dimension is the smallest for which neighbourhoods extend in no further direction, or extend there like noise:
-Gaussian, equally in all normal directions, and equally far for patches of any width.
+All tests are made at the scale of the sampling, with patches: quadratics through the neighbours of a point. The
+dimension is the smallest for which neighbourhoods extend in no other direction, or only like noise: Gaussian,
+equal in all normal directions, and independent of the width of the patches.
 """
 
 from dataclasses import dataclass, replace
@@ -44,10 +44,10 @@ from manifoldrf.geometry.patches import (
 __all__ = ["CleanCloud", "clean_cloud"]
 
 MOST_DIMS = 5  # patches of more dimensions need too many coefficients
-# Of a larger cloud a random part is examined; a smaller one in many coordinates, where searches are slow.
+# Of a larger cloud only a random part is examined; it is smaller in many coordinates, where searches are slow.
 _ENOUGH_WIDE_POINTS, _FEW_COORDINATES = 10_000, 10
-# Squared bandwidth over the variance of noise, at least: the variance along the surface, h2 / 2, is then seven
-# times that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 finds it (.02).
+# Least ratio of squared bandwidth to variance of the noise: the variance along the surface, h2 / 2, is then seven
+# times that of the noise. In R^50 with noise .03, h2 = .02 misses the surface (.90), h2 = .1 fits it (.02).
 _SIGNAL = 14.0
 
 
@@ -58,7 +58,7 @@ class CleanCloud:
     Attributes
     ----------
     points : array of shape (n, r)
-        The cleaned points, on the space, along the axes. Of a very large cloud, a random part.
+        The cleaned points on the space, in coordinates along the axes; a random part of a very large cloud.
     origin : array of shape (D,)
     axes : array of shape (D, r)
         Orthonormal directions that hold the cloud.
@@ -69,14 +69,14 @@ class CleanCloud:
     noise_std : float
         Standard deviation of the noise per coordinate, 0 if none was found.
     surface : LocalSurface or None
-        The space as quadratic patches; None where no dimension stands out or the points fill all coordinates.
+        The space as quadratic patches; None if there is no clear dimension or the points fill all coordinates.
     structured : bool
         Whether the points lie on a space of at most five dimensions. If not, ``dim`` is a rough estimate.
     hollow : bool
-        Whether points avoid the surface and lie around it, as those of both sides of a wall do that is thinner than
-        their spacing: the surface is then one for two.
+        Whether points lie around the surface, not on it, such as points on both sides of a wall that is thinner
+        than their spacing. One surface then replaces two.
     n_given, n_merged, n_outliers : int
-        Number of points given, merged with their copies, and left out as outliers.
+        Number of points given, merged with their copies, and dropped as outliers.
 
     Examples
     --------
@@ -131,16 +131,16 @@ def check_noise(noise_std: Any) -> None:
 def clean_cloud(
     points: ArrayLike, *, noise_std: float | str = "auto", dim: int | None = None, n_jobs: int = -1
 ) -> CleanCloud:
-    """Find dimension, noise and outliers of a cloud, and move its points onto the space they scatter around.
+    """Estimate dimension, noise and outliers of a cloud, and move its points onto the underlying space.
 
     Parameters
     ----------
     points : array-like of shape (n, D)
     noise_std : "auto" or float, default="auto"
-        Standard deviation of the noise in each coordinate; "auto" finds it. With 0, points stay where they are:
-        none is an outlier, and only equal points are merged.
+        Standard deviation of the noise in each coordinate; "auto" estimates it. With 0, points are not moved, none
+        is an outlier, and only equal points are merged.
     dim : int, optional
-        Dimension of the space; found by default.
+        Dimension of the space; estimated by default.
     n_jobs : int, default=-1
         Threads, -1 for all cores; the result does not depend on it.
 
@@ -168,10 +168,10 @@ def clean_cloud(
     most = ENOUGH_POINTS if n_axes <= _FEW_COORDINATES else _ENOUGH_WIDE_POINTS
     if n > most:
         inside = inside[np.sort(generator(0, "cloud.part").permutation(n)[:most])]
-    share = n / len(inside)  # what a point stands for
+    share = n / len(inside)  # given points per examined point
     inside = inside if noise_std == 0 else merge_copies(inside)
     n_merged = len(given) - round(share * len(inside))
-    if len(inside) < 3:  # one or two places
+    if len(inside) < 3:  # one or two distinct points
         return CleanCloud(inside, origin, axes, 1, inside, n_given=len(given), n_merged=n_merged)
     search = NeighborSearch(inside, None, threads)
     shape = _examine(search, noise_std, None if dim is None else min(dim, n_axes))
@@ -182,7 +182,7 @@ def clean_cloud(
         return replace(found, dim=n_axes, structured=True)
     surface, placed, off = _without_outliers(search, shape, keep_all=noise_std == 0)
     squares = ((inside - placed)[~off] ** 2).sum(axis=1)
-    # Fourth moments over those of noise: two sheets have 1 / 3, a ring around a curve 1 / 2, an even slab .6.
+    # Fourth moments relative to noise: 1 / 3 for two sheets, 1 / 2 for a ring around a curve, .6 for an even slab.
     hollow = shape.noise_std > 0 and _fourth(squares, n_axes - shape.dim) < 0.55
     return replace(
         found,
@@ -198,16 +198,16 @@ def clean_cloud(
 
 
 def _unique_rows(points: FloatArray) -> FloatArray:
-    """The points without equal ones."""
+    """The points without duplicates."""
     return np.unique(points, axis=0) if len(np.unique(points[:, 0])) < len(points) else points
 
 
 def merge_copies(points: FloatArray) -> FloatArray:
-    """The points, with the mean in place of groups that are much smaller than their distance to others.
+    """Replace each group of points that is much smaller than its distance to others by its mean.
 
-    Such groups are repeated measurements of one place; they would be taken for small spaces of their own. Three
-    and more points must be three times smaller than that distance, pairs eight times: random points have such
-    pairs.
+    Such groups are repeated measurements of one point; they would be mistaken for small components. Three or more
+    points must be three times smaller than that distance, pairs eight times, because close pairs also occur by
+    chance.
     """
     points = _unique_rows(points)
     k = min(13, len(points)) - 1
@@ -219,7 +219,7 @@ def merge_copies(points: FloatArray) -> FloatArray:
     n, extents, n_merged = len(points), [], 0
 
     def joined(some: FloatArray, radius: float) -> IntArray:
-        """Groups of points along distances up to a radius."""
+        """Groups of points that are linked by distances up to a radius."""
         pairs = cKDTree(some).query_pairs(radius, output_type="ndarray")
         links = sparse.coo_array((np.ones(len(pairs)), tuple(pairs.T)), shape=(len(some),) * 2)
         return components_of((links + links.T).tocsr())
@@ -241,10 +241,10 @@ def merge_copies(points: FloatArray) -> FloatArray:
         if len(merged):
             points = np.ascontiguousarray(np.vstack([points[rest], means[merged]]))
             tree = cKDTree(points)
-            # Others keep the distance to what was merged: they are looked at again, and stay.
+            # Other points may keep a distance to a merged one: they are examined again, without effect.
             nearest = np.append(nearest[rest], tree.query(means[merged], [min(2, len(points))])[0])
         gap /= 2
-    if n_merged > 0.2 * n:  # most places are apart from others; the rest are measured as exactly
+    if n_merged > 0.2 * n:  # the remaining copies are probably as close together
         points = _group_means(points, joined(points, 2 * float(np.quantile(np.concatenate(extents), 0.9))))[0]
     return points
 
@@ -264,7 +264,7 @@ def _span(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     centred = (points - origin) / (np.abs(points - origin).max() or 1.0)
     variances, axes = np.linalg.eigh(centred.T @ centred)
     held = np.cumsum(variances) > 1e-9 * variances.sum()
-    if held.all() or not held.any():  # the coordinates as they are
+    if held.all() or not held.any():  # keep the coordinates
         return np.zeros(n_axes), np.eye(n_axes)
     return origin, np.ascontiguousarray(axes[:, held])
 
@@ -281,7 +281,7 @@ class _Neighborhoods(NamedTuple):
     """Neighbours of some points of a cloud."""
 
     search: NeighborSearch  # over the cloud
-    order: IntArray  # its points as if drawn at random, always the same
+    order: IntArray  # its points in a fixed pseudorandom order
     squares: FloatArray  # (m, k), of distances
     offsets: FloatArray  # (m, k, D)
 
@@ -290,7 +290,7 @@ def _examine(search: NeighborSearch, noise_std: float | str, dim: int | None) ->
     """The smallest dimension that explains the cloud, with its noise; None if none does."""
     n, n_axes = search.points.shape
     whole = _neighborhoods(search)
-    parts = [whole]  # noise that is wider than many spacings is seen by fewer points
+    parts = [whole]  # subsets show noise that is wider than many spacings
     while isinstance(noise_std, str) and len(parts[-1].order) >= 1000:
         some = np.sort(parts[-1].order[: len(parts[-1].order) // 4])
         points = np.ascontiguousarray(parts[-1].search.points[some])
@@ -313,7 +313,7 @@ def _examine(search: NeighborSearch, noise_std: float | str, dim: int | None) ->
 
 
 def _extends(near: _Neighborhoods, shape: _Shape) -> bool:
-    """Whether neighbourhoods extend in exactly the directions of the dimension."""
+    """Whether neighbourhoods extend in exactly as many directions as the dimension."""
     variances = _local_variances(near, shape.h2)
     return bool(np.count_nonzero(variances > 0.4 * variances[: shape.dim].mean()) == shape.dim)
 
@@ -330,10 +330,10 @@ def _is_solid(near: _Neighborhoods) -> bool:
 
 
 def _noise_for(near: _Neighborhoods, dim: int, *, certain: bool) -> _Shape | None:
-    """The noise if the space had this dimension; None if what is off the patches is neither small nor noise."""
+    """The noise, assuming this dimension; None if the residuals of patches are neither small nor noise."""
     points = near.search.points
     at, sigma, normal_axes = points[near.order[:600]], 0.0, points.shape[1] - dim
-    # As many neighbours as are looked at; and a patch that is nearly as wide as the cloud shows no surface in it.
+    # Bounded by the known neighbours, and because a patch that is nearly as wide as the cloud shows no surface.
     extent2 = float(points.var(axis=0).sum())
     widest = min(float(np.median(near.squares[:, -1])) / 2, 0.16 * extent2)
     least = _bandwidth(near, dim, 0.0)
@@ -346,7 +346,7 @@ def _noise_for(near: _Neighborhoods, dim: int, *, certain: bool) -> _Shape | Non
         squares = squares_off(fit_patches(near.search, at, dim, h2, leave_out=True), at)
         before, sigma = sigma, _robust_std(squares, normal_axes)
         exact = sigma < 0.02 * np.sqrt(h2)
-        # More than a quarter far off are not outliers: one side of a thin wall is not the surface.
+        # More than a quarter of points far off are not outliers: the patch is then one side of a thin wall.
         torn = np.quantile(squares, 0.75) > max(ROBUST * np.median(squares), 0.01 * normal_axes * h2)
         if not certain and (torn or (h2 > widest and not exact)):
             return None
@@ -354,7 +354,7 @@ def _noise_for(near: _Neighborhoods, dim: int, *, certain: bool) -> _Shape | Non
             return _Shape(dim, 0.0, h2)
         if abs(sigma - before) < 0.1 * sigma:
             break
-    # Wider patches show the same noise, but miss a bent surface by h^3.
+    # Wider patches show the same noise, but deviate from a curved surface by h^3.
     wider = squares_off(fit_patches(near.search, at, dim, 2 * h2, leave_out=True), at)
     steady = _robust_std(wider, normal_axes) < 1.15 * sigma
     small = sigma < 0.1 * np.sqrt(h2)
@@ -366,8 +366,8 @@ def _noise_for(near: _Neighborhoods, dim: int, *, certain: bool) -> _Shape | Non
 def _is_noise(squares: FloatArray, near: _Neighborhoods, shape: _Shape) -> bool:
     """Whether squared normal distances are those of Gaussian noise, equal in all directions.
 
-    Uniform cross-sections, as of a thin strip, rod or plate, have fourth moments of .6 to .67 of those of noise,
-    the ring of a thin tube of .5.
+    Fourth moments are .6 to .67 of those of noise for uniform cross-sections, as of a thin strip, rod or plate, and
+    .5 for the ring of a thin tube.
     """
     normal_axes = near.offsets.shape[2] - shape.dim
     capped = np.minimum(squares, 9 * ROBUST * np.median(squares))
@@ -392,7 +392,7 @@ def _neighborhoods(search: NeighborSearch) -> _Neighborhoods:
 
 
 def _bandwidth(near: _Neighborhoods, dim: int, sigma: float) -> float:
-    """Squared bandwidth of patches: enough neighbours for a quadratic, and tangents stand out of the noise."""
+    """Squared bandwidth of patches, with enough neighbours for a quadratic and tangents clear of the noise."""
     squares, n_axes = near.squares, near.offsets.shape[2]
     needed = min(int(PER_COEFFICIENT * n_terms(dim)), squares.shape[1] - 1)
     h2 = float(np.median(squares[:, needed]) / 2)
@@ -406,7 +406,7 @@ def _bandwidth(near: _Neighborhoods, dim: int, sigma: float) -> float:
 
 
 def _local_variances(near: _Neighborhoods, h2: float) -> FloatArray:
-    """Median variances of neighbourhoods along their principal axes, falling."""
+    """Median variances of neighbourhoods along their principal axes, in descending order."""
     weights = np.exp(-np.maximum(near.squares - near.squares[:, 1:2], 0) / h2)
     weights[:, 0] = 0.0
     weights = np.maximum(weights - weights[:, -1:], 0.0)
@@ -419,14 +419,14 @@ def _local_variances(near: _Neighborhoods, h2: float) -> FloatArray:
 
 
 def _robust_std(squares: FloatArray, normal_axes: int) -> float:
-    """Root mean square per normal direction, without the weight of outliers."""
+    """Root mean square per normal direction, with outliers clipped."""
     return float(np.sqrt(np.minimum(squares, ROBUST * np.median(squares)).mean() / normal_axes))
 
 
 def _without_outliers(
     search: NeighborSearch, shape: _Shape, *, keep_all: bool
 ) -> tuple[LocalSurface, FloatArray, Any]:
-    """The surface through the points, where all of them are on it, and which are outliers."""
+    """The surface through the points, their projections onto it, and which points are outliers."""
     surface = _surface_through(search, shape)
     if keep_all:
         return surface, search.points, np.zeros(len(search.points), bool)
@@ -463,22 +463,22 @@ def _surface_through(search: NeighborSearch, shape: _Shape) -> LocalSurface:
 
 
 def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatArray]:
-    """Whether points are far off the surface compared with their neighbours; and where they are on it.
+    """Whether points are far off the surface compared with their neighbours; and their projections onto it.
 
-    Never compared with the whole cloud: where points are sparse, patches are less exact. Points of a large piece
-    are not outliers, wherever it is.
+    They are not compared with the whole cloud, because patches are less exact where points are sparse. A large
+    component does not consist of outliers, however far away it is.
     """
     placed = surface.project(search.points, search.n_jobs)
     squares = ((search.points - placed) ** 2).sum(axis=1)
     distances, near = search.knn(search.points, min(12, len(search.points) - 1) + 1)
     spacing2 = np.median(distances[near[:, 1:], -1], axis=1) ** 2  # of the neighbours, not of the point itself
     by_chance = 1.5 * chi2.isf(1e-5, search.points.shape[1] - surface.dim) * surface.noise_std**2
-    alone = squares > 16 * np.quantile(squares[near[:, 1:]], 0.25, axis=1)  # a poor surface has all points off it
+    alone = squares > 16 * np.quantile(squares[near[:, 1:]], 0.25, axis=1)  # all points are off a poor surface
     off = alone & (squares > np.maximum(by_chance, 0.02 * spacing2))
     n, k = near.shape
     edges = sparse.csr_array((np.ones(n * k), near.ravel(), k * np.arange(n + 1)), shape=(n, n))
     piece = components_of(edges[~off][:, ~off].tocsr())
     sizes = np.bincount(piece)
     inside = np.flatnonzero(~off)
-    off[inside[sizes[piece] < min(12, 0.05 * n)]] = True  # a few points together, far from everything
+    off[inside[sizes[piece] < min(12, 0.05 * n)]] = True  # small groups far from everything
     return off, placed

@@ -30,9 +30,9 @@ class Curve:
     places : array of shape (k, D)
         Points in order, one curve after the other.
     arcs : array of shape (k,)
-        Arc length from the beginning of its curve.
+        Arc length from the start of the curve.
     pieces : int array of shape (k,)
-        Curve of each place.
+        Index of the curve of each point.
     lengths : array of shape (c,)
     closed : bool array of shape (c,)
     """
@@ -80,7 +80,7 @@ class Curve:
 def trace_curves(cloud: CleanCloud, n_jobs: int) -> Curve | None:
     """The curves through a cloud of dimension 1, in order; None if they branch or cross.
 
-    The minimum spanning tree of the points is a path, to which a closed curve adds the link between its ends.
+    The minimum spanning tree of the points is a path; for a closed curve its two ends are joined.
     """
     surface = cloud.surface
 
@@ -90,7 +90,7 @@ def trace_curves(cloud: CleanCloud, n_jobs: int) -> Curve | None:
     ends = project(cloud.points)
     n = len(ends)
     d, near = cKDTree(ends).query(ends, min(24, n), workers=n_jobs)
-    # scipy 1.15 finds no tree of a matrix with wider indices.
+    # scipy 1.15 fails to find the spanning tree of a matrix with wider indices.
     rows, columns = np.repeat(np.arange(n, dtype=np.int32), d.shape[1] - 1), near[:, 1:].ravel().astype(np.int32)
     links = sparse.coo_array((d[:, 1:].ravel() + 1e-300, (rows, columns)), shape=(n, n)).tocsr()
     tree = csgraph.minimum_spanning_tree(links.maximum(links.T.tocsr()))
@@ -124,7 +124,7 @@ def trace_curves(cloud: CleanCloud, n_jobs: int) -> Curve | None:
 
 
 def _resampled(x: FloatArray, gaps: FloatArray, project: Any) -> tuple[FloatArray, FloatArray, bool]:
-    """Arc lengths and places of a curve through points in order, and whether it is closed."""
+    """Arc lengths and points of a curve through ordered points, and whether it is closed."""
     gap = float(np.linalg.norm(x[0] - x[-1]))
     ahead = (x[0] - x[min(2, len(x) - 1)]), (x[-1] - x[max(-3, -len(x))])
     link = (x[-1] - x[0]) / max(gap, 1e-300)
@@ -134,12 +134,12 @@ def _resampled(x: FloatArray, gaps: FloatArray, project: Any) -> tuple[FloatArra
     closed = len(x) > 4 and (gap < 1.5 * gaps.max() or (gap < 3 * gaps.max() and min(facing) > 0.7))
     if closed:
         x = np.vstack([x, x[:1]])
-    else:  # the ends are one mean gap further out
+    else:  # open curves extend beyond the outermost points
         outer = [v / max(float(np.linalg.norm(v)), 1e-300) for v in ahead]
         first, last = gaps[: max(1, len(gaps) // 20)].mean(), gaps[-max(1, len(gaps) // 20) :].mean()
         x = np.vstack([x[0] + 0.5 * first * outer[0], x, x[-1] + 0.5 * last * outer[1]])
     count = int(np.clip(4 * len(x), 400, 8000))
-    for _ in range(3):  # even places along the line, moved onto the surface
+    for _ in range(3):  # even points along the line, projected onto the surface
         arc = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(x, axis=0), axis=1))])
         even = np.linspace(0.0, arc[-1], count + 1)
         y = np.column_stack([np.interp(even, arc, column) for column in x.T])
@@ -152,9 +152,9 @@ def _resampled(x: FloatArray, gaps: FloatArray, project: Any) -> tuple[FloatArra
 def line_steps(
     arcs: FloatArray, pieces: IntArray, node_arcs: FloatArray, node_pieces: IntArray, curve: Curve, radius: float
 ) -> Steps:
-    """Steps from places to nodes along curves within a radius.
+    """Steps from points to nodes along curves within a radius.
 
-    Closed curves are wound around, and at the ends of others heat turns back: nodes have images there.
+    Closed curves are periodic. At the ends of open curves heat is reflected, by mirror images of the nodes.
     """
     images, own, where = [], [], []
     for piece, length in enumerate(curve.lengths):
@@ -169,7 +169,7 @@ def line_steps(
             own.append(nodes)
             where.append(np.full(len(nodes), piece))
     x, node, line_of = np.concatenate(images), np.concatenate(own), np.concatenate(where)
-    spread = float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius  # curves apart on one line
+    spread = float(x.max() - x.min()) + float(curve.lengths.max()) + 4 * radius  # separates the curves on one line
     offset = line_of * spread
     order = np.argsort(x + offset, kind="stable")
     line, node = (x + offset)[order], node[order]
@@ -219,7 +219,7 @@ class CurveNodes(AbstractNodes):
     origin, axes : arrays of shape (D,) and (D, r)
         Coordinates of the curve.
     surface : LocalSurface, optional
-        Onto which noisy points are moved.
+        The surface onto which noisy points are moved.
     """
 
     points: FloatArray

@@ -65,7 +65,7 @@ from manifoldrf.geometry.objects import read_affinity, recognise
 
 DROP_THEM = "drop them with numpy.unique(points, axis=0)"
 MERGE_THEM = "merge them, or the surface is cut open there"
-# This many are exact farthest points. The others come from greedy sweeps, which do not search the farthest node.
+# So many farthest points are exact. The others come from greedy sweeps, which do not search for the farthest node.
 _EXACT = 10_000
 _TAKEN = -1.0  # marks the distance of a node that is chosen already
 _ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, to bound memory
@@ -80,7 +80,7 @@ class AbstractExtension(abc.ABC):
     Attributes
     ----------
     mesh : TriangleMesh or None
-        That points are on.
+        The mesh that holds the points.
     nodes_are_vertices : bool
         Whether the nodes are the vertices of the mesh.
     noise_std : float
@@ -100,7 +100,7 @@ class AbstractExtension(abc.ABC):
         """Raise unless the extension fits a graph of n nodes with d coordinates; compiled code does not check."""
 
     def place(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
-        """Where points are on the space: noisy ones are moved."""
+        """Positions of points on the space; noisy ones are moved."""
         return queries
 
 
@@ -118,13 +118,13 @@ class Graph:
     affinity : CSR array of shape (n_nodes, n_nodes)
         A, symmetric and nonnegative.
     points : array of shape (n_nodes, d), optional
-        Where the nodes are.
+        Positions of the nodes.
     metric : AbstractManifold, optional
         Manifold along which distances between nodes are measured; by default they are measured in ambient space.
     extension : AbstractExtension, optional
         How :meth:`extend` reaches new points.
     weights : array of shape (n_nodes,), optional
-        The volume that each node stands for, if known; their sum is the volume of the space.
+        Volume of each node, if known; their sum is the volume of the space.
     step_time : float, optional
         Heat time of one step of W, if known by construction.
     n_steps : int, optional
@@ -194,7 +194,7 @@ class Graph:
             ``edge_weight`` (1 by default); or an array of integers of shape (2, m), m not 2. The last two hold
             every edge in both directions. Nodes keep their order, and repeated edges add up.
         points : array-like of shape (n, d), optional
-            Where the nodes are; needed for lengths, paths and the manifold clock. By default the ``pos`` of the
+            Positions of the nodes; needed for lengths, paths and the manifold clock. By default the ``pos`` of the
             nodes of a networkx graph or of ``Data``, if there are any.
 
         Examples
@@ -270,7 +270,7 @@ class Graph:
 
     @property
     def whole_mesh(self) -> TriangleMesh | None:
-        """The mesh that points are on, if there is one: that of the nodes, or a finer one."""
+        """The mesh that holds the points, if any: that of the nodes, or a finer one."""
         return None if self.extension is None else self.extension.mesh
 
     @property
@@ -416,7 +416,7 @@ class Graph:
         return self.extension.affinities(self.placed(queries))
 
     def placed(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
-        """Where noisy points are on the space, shape (q, d); unchanged if the cloud had no noise."""
+        """Noisy points moved onto the space, shape (q, d); unchanged if the cloud had no noise."""
         return queries if self.extension is None else self.extension.place(queries, n_jobs)
 
     @cached_property
@@ -489,7 +489,7 @@ def check_positive_float(value: Any, name: str) -> None:
 
 
 def report_problems(graph: Graph, remedy: str, nearest: FloatArray | None = None, otherwise: str = "") -> None:
-    """Warn once about isolated nodes, pieces and duplicates, with counts.
+    """Warn once about isolated nodes, separate components and duplicates, with counts.
 
     Parameters
     ----------
@@ -532,8 +532,8 @@ def farthest_nodes(graph: Graph, m: int, n_exact: int = _EXACT) -> IntArray:
     of other components are infinitely far away, so every component gets a node, the largest first.
 
     The first ``n_exact`` are exact: no two of them are closer to each other than the farthest node is to them.
-    Further ones are found by sweeps over all nodes in a fixed, pseudorandom order, which keep every node that is
-    farther than .95 times the largest distance before the sweep from all kept ones.
+    The others come from sweeps over all nodes in a fixed, pseudorandom order. A sweep keeps each node that is
+    farther from all kept ones than .95 times the largest distance before the sweep.
 
     Returns
     -------
@@ -574,13 +574,13 @@ def _in_space(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntAr
     if count <= n_exact:
         return joined[thin(cloud, count)]
     gaps = np.linalg.norm(cloud - cloud.mean(axis=0), axis=1)
-    # Neighbours in space are stored next to each other. A tree without medians is built in a third of the time, and
-    # its order is as good.
+    # Neighbours in space are stored next to each other. A tree without medians takes a third of the time to build,
+    # and its order is as good.
     leaf = 32
     order = cKDTree(cloud, leafsize=leaf, balanced_tree=False, compact_nodes=False).indices.astype(np.int64)
     first = int(np.flatnonzero(order == np.argmax(gaps))[0])
-    # Sweeps visit 1024 neighbours before they turn to another place: at a million points that takes a third less
-    # time than visits in random order, because the data are in the cache.
+    # Sweeps visit 1024 neighbours before they go elsewhere: at a million points that takes a third less time than
+    # visits in random order, because the data are in the cache.
     visits = _visits(len(cloud), 1024)
     places = np.arange(len(cloud))
     found = farthest_points(cloud[order], places, leaf, count, first, n_exact=n_exact, visits=visits)[0]

@@ -2,8 +2,8 @@
 
 One step is a Gaussian G of bandwidth s2, scaled at both ends (Sinkhorn) so that it conserves mass. Each node stands
 for a volume mu. The integral of exp(-|x - y|^2 / s2) over a space of dimension d without boundary is (pi s2)^(d/2),
-so volumes with G mu = (pi s2)^(d/2) at every node are a quadrature. Nodes are even and images stand for what lies
-beyond an edge, so a few rounds of mu <- mu mass / (G mu) find them.
+so volumes with G mu = (pi s2)^(d/2) at every node are a quadrature. As nodes are even, and mirror images replace
+what lies beyond an edge, a few rounds of mu <- mu mass / (G mu) are enough.
 """
 
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ from manifoldrf.geometry.spaces import (
 
 __all__ = ["heat_graph"]
 
-_ROUNDS = 40  # of mu <- mu mass / (G mu): 20 equal 240 on even nodes; points as nodes have six times as many
+_ROUNDS = 40  # of mu <- mu mass / (G mu): 20 are as good as 240 on even nodes; other nodes take six times as many
 _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
 
 
@@ -115,7 +115,7 @@ def _exact_space(
 
 
 def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
-    """Curves, a surface or a solid through cleaned points; the points themselves where no layout can be trusted."""
+    """Curves, a surface or a solid through cleaned points; the points themselves if no layout is reliable."""
     if cloud.structured and cloud.dim == 1:
         curve = trace_curves(cloud, n_jobs)
         if curve is not None:
@@ -129,14 +129,14 @@ def _space_through(cloud: CleanCloud, n_jobs: int) -> AbstractSpace:
 
 
 def _half(n: int) -> IntArray:
-    """Half of n points, more of few, which would not show the space."""
+    """Half of n points, or more of few points, which would not show the space."""
     return np.sort(generator(0, "cloud.half").permutation(n)[: n // 2 if n >= 400 else 3 * n // 4])
 
 
 def half_of(space: AbstractSpace, n_jobs: int) -> AbstractSpace:
-    """The space as half of the data show it, for an estimate of the error; itself if it is known exactly.
+    """The space built from half of the data, for an estimate of the error; itself if it is known exactly.
 
-    Half of a cloud keeps the dimension and the noise of the whole, which few points may not show.
+    Half of a cloud keeps the dimension and the noise of the whole, because few points may not show them.
     """
     cloud = space.cloud
     if isinstance(space, PointSpace):
@@ -173,8 +173,8 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
 ) -> Graph:
     """Build the graph whose walk is the heat flow of the space: W^n_steps is the heat operator at time ``t``.
 
-    New nodes are laid out evenly on the space, as many as the kernel needs. Points themselves are nodes where no
-    layout can be trusted: in more than three dimensions, without structure, with a metric, or with given volumes.
+    New nodes are laid out evenly on the space, as many as the kernel needs. The points themselves are nodes if no
+    layout is reliable: in more than three dimensions, without structure, with a metric, or with given volumes.
 
     Parameters
     ----------
@@ -183,17 +183,17 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     t : float
         Heat time, in the square of the unit of the points; the kernel is about sqrt(2 t) wide.
     n_steps : "auto" or even int, default="auto"
-        Number of steps that make up ``t``: more where the space is more curved.
+        Number of steps that make up ``t``; "auto" takes more steps on more curved spaces.
     n_nodes : "auto" or int, default="auto"
-        About how many nodes are laid out; by default as many as the steps need.
+        Approximate number of nodes; by default as many as the steps need.
     dim : int, optional
-        Intrinsic dimension; found by default.
+        Intrinsic dimension; estimated by default.
     metric : AbstractManifold, optional
         Measure distances along this manifold; the points are nodes.
     noise_std : "auto" or float, default="auto"
         Standard deviation of the noise in each coordinate of a cloud, see :func:`.clean_cloud`.
     volumes : array-like of shape (n,), optional
-        The volume each point stands for, if it is known; the points are nodes.
+        Volume of each point, if known; the points are nodes.
     n_jobs : int, default=-1
         Threads, -1 for all cores; the result does not depend on it.
 
@@ -220,7 +220,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     if time > 25 * space.extent2:
         reject("t", f"at most {25 * space.extent2:g} here (heat is spread evenly long before)", f"{t:g}")
     steps = int(n_steps) if not isinstance(n_steps, str) else space.steps(time, count)
-    if isinstance(n_steps, str):  # wider steps would not see the shape of the space
+    if isinstance(n_steps, str):  # wider steps would miss the shape of the space
         steps = max(steps, 2 * int(np.ceil(min(200 * time / space.extent2, 5000))))
     flat = 4 * time / steps
     nodes = space.layout(flat, space.spacing_of(flat, count), threads)
@@ -228,7 +228,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     radius, n = step_reach(s2, nodes.dim, nodes.tail), len(nodes.points)
     rows, columns, squares = nodes.steps(radius, s2, threads)
     gaussian = sparse.coo_array((np.exp(-squares / s2), (rows, columns)), shape=(n, n)).tocsr()
-    gaussian = ((gaussian + gaussian.T) / 2).tocsr()  # curvature is measured at one end
+    gaussian = ((gaussian + gaussian.T) / 2).tocsr()  # not symmetric: curvature is measured at one end
     gaussian.sort_indices()
     mu = nodes.volumes
     if mu is None:
@@ -281,7 +281,7 @@ class HeatExtension(AbstractExtension):
     Attributes
     ----------
     nodes : AbstractNodes
-        Which know how steps go along the space.
+        They define the steps along the space.
     radius : float
         Reach of one step.
     bandwidth : float
@@ -318,7 +318,7 @@ class HeatExtension(AbstractExtension):
         return make_csr(values, nodes, indptr, len(self.weights))  # sums of a node and its images
 
     def place(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
-        """Where points are on the space."""
+        """Positions of points on the space."""
         return self.nodes.place(queries, n_jobs)
 
     @property
@@ -328,5 +328,5 @@ class HeatExtension(AbstractExtension):
 
     @property
     def mesh(self) -> TriangleMesh | None:  # type: ignore[override]
-        """The mesh that the nodes are on, if there is one."""
+        """The mesh that holds the nodes, if any."""
         return self.nodes.mesh

@@ -1,8 +1,8 @@
 """Even nodes on the surface through a cloud, and Gaussian steps between them.
 
-New nodes are laid out at the spacing that the kernel needs, not where data happen to be: farthest points of the
-data, new ones in the gaps, and some rounds in which nodes push each other apart. They end half a spacing before the
-edge. Steps go along the surface: chords are lengthened to arcs, and curvature spreads or gathers heat.
+New nodes are laid out at the spacing that the kernel needs, whatever the density of the data: farthest points of
+the data, new points in the gaps, and some rounds of repulsion. They end half a spacing before the edge. Steps go
+along the surface: chords are lengthened to arcs, and curvature spreads or focuses heat.
 """
 
 from dataclasses import dataclass
@@ -33,12 +33,12 @@ from manifoldrf.geometry.neighbors import (
 from manifoldrf.geometry.patches import Edge, LocalSurface, find_edge, fit_patches, patch_tangents
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
-_PUSHED_BY = {2: 12, 3: 24}  # nearest nodes that push, by dimension
-# Share of a step beyond its reach, by dimension. In three most nodes are far out: with a reach of 8.2 s2 instead
-# of 10.3 steps go to a third less, and kernels of clouds are as exact. Named manifolds, more exact, keep 10.3.
+_PUSHED_BY = {2: 12, 3: 24}  # number of nearest nodes that repel a node, by dimension
+# Share of a step beyond its reach, by dimension. In three dimensions most nodes are far out: a reach of 8.2 s2
+# instead of 10.3 saves a third of the steps, and kernels of clouds are as exact. Named manifolds keep 10.3.
 _TAILS = {2: float(np.exp(-9.0)), 3: float(np.exp(-7.0))}
-_CLOSEST = 0.75  # no two nodes are laid out closer than this share of the spacing
-_ROUNDS = 8  # in which nodes push each other apart; up to 30 give the same kernels
+_CLOSEST = 0.75  # least distance of two nodes, in units of the spacing
+_ROUNDS = 8  # of repulsion; up to 30 give the same kernels
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class CloudSpace(AbstractSpace):
 
     @cached_property
     def curvature(self) -> float:  # type: ignore[override]
-        """Of the surface around the points; a tenth of them are where it is larger, as on a small part."""
+        """Curvature of the surface that a tenth of the points exceed, so that small parts count."""
         surface = self.cloud.surface
         return 0.0 if surface is None else float(1 / np.quantile(surface.radii(self.points), 0.1))
 
@@ -64,7 +64,7 @@ class CloudSpace(AbstractSpace):
         """Even nodes on the surface through the points."""
         cloud, dim = self.cloud, self.dim
         edge = find_edge(cloud.search, cloud.surface, dim, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
-        # Random close packings are looser than lattices: so many times the spacing gives the same density.
+        # Random close packings are looser than lattices: these factors of the spacing give the same density.
         inner = even_points(cloud.search, cloud.surface, edge, dim, {2: 1.07, 3: 1.12}[dim] * spacing, n_jobs)
         r, reach, layers = inner.shape[1], step_reach(s2, dim, _TAILS[dim]), None
         images, own = edge.images(inner, reach)
@@ -91,7 +91,7 @@ def even_points(
         return z if surface is None else surface.project(z, n_jobs)
 
     def belongs(z: FloatArray) -> Any:
-        """Whether the space goes on at z: data are near, and on all sides or at least ahead."""
+        """Whether the space continues at z: data are near, and on all sides or at least ahead."""
         d, near = tree.query(z, many, workers=n_jobs)
         offset = points[near].mean(axis=1) - z
         one_sided = np.linalg.norm(offset, axis=1) / np.sqrt((d**2).mean(axis=1))
@@ -110,7 +110,7 @@ def even_points(
             steps = steps @ surface.tangents(active).transpose(0, 2, 1)
         steps *= spacing * rng.uniform(0.8, 1.3, (len(active), 6, 1)) / np.linalg.norm(steps, axis=2, keepdims=True)
         new, nearest = (active[:, None] + steps).reshape(-1, n_axes), cKDTree(nodes).query
-        room = np.flatnonzero(nearest(new, workers=n_jobs)[0] > _CLOSEST * spacing)  # only these are moved
+        room = np.flatnonzero(nearest(new, workers=n_jobs)[0] > _CLOSEST * spacing)  # project only these
         new = project(new[room])
         kept = belongs(new) & (nearest(new, workers=n_jobs)[0] > _CLOSEST * spacing)
         if not kept.any():
@@ -130,7 +130,7 @@ def even_points(
         push *= np.minimum(length, 0.25 * spacing) / length
         moved = edge.inside(project(nodes + push), 4 * spacing, 0.25 * spacing)
         gap, near = tree.query(moved, workers=n_jobs)
-        nodes = np.where((gap < local[near])[:, None], moved, nodes)  # not out of the space where no edge was seen
+        nodes = np.where((gap < local[near])[:, None], moved, nodes)  # stay in the space, where no edge is known
     return np.ascontiguousarray(nodes)
 
 
@@ -155,9 +155,9 @@ class EvenNodes(AbstractNodes):
     origin, axes : arrays of shape (D,) and (D, r)
         Coordinates of the cloud.
     surface : LocalSurface, optional
-        Onto which noisy points are moved.
+        The surface onto which noisy points are moved.
     layers : Layers, optional
-        Which nodes are close only through empty space.
+        Tells which nodes are close only through empty space.
     """
 
     inner: FloatArray
@@ -170,7 +170,7 @@ class EvenNodes(AbstractNodes):
     axes: FloatArray
     surface: LocalSurface | None = None
     layers: "Layers | None" = None
-    volumes = None  # follow from the steps
+    volumes = None  # derived from the steps
     tail = property(lambda self: _TAILS[self.dim])
 
     def _check_loaded(self) -> None:
@@ -191,7 +191,7 @@ class EvenNodes(AbstractNodes):
         return along(self.axes, z - self.origin)
 
     def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
-        """Where points are on the space: moved along the noise, if there was some."""
+        """Points moved onto the space, if the cloud was noisy."""
         if self.surface is None:
             return z
         return self.surface.project(self.inside(z), n_jobs) @ self.axes.T + self.origin
@@ -203,7 +203,7 @@ class EvenNodes(AbstractNodes):
 
     @cached_property
     def node_of(self) -> IntArray:
-        """Node of each node and image."""
+        """Index of the node of each node and image."""
         return np.concatenate([np.arange(len(self.inner)), self.own])
 
     def fused(self, factors: FloatArray) -> FusedSteps | None:
@@ -213,12 +213,12 @@ class EvenNodes(AbstractNodes):
         return FusedSteps(self.search, self.node_of, factors[self.node_of], self.frames, self.ricci)
 
     def mass(self, s2: float) -> FloatArray:
-        """Integral of a Gaussian step over the space at each node; images take up what would leave it."""
+        """Integral of a Gaussian step over the space at each node; images receive what would leave it."""
         flat = super().mass(s2)
         return flat * np.clip(1 - np.einsum("naa->n", self.ricci) * s2 / 24, 0.5, 1.5) if len(self.ricci) else flat
 
     def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
-        """Steps between nodes; several for a pair where a step goes to an image, too."""
+        """Steps between nodes; several for a pair if images are also in reach."""
         found = self._steps(self.inner, np.arange(len(self.inner)), radius, s2, n_jobs)
         return found if self.layers is None else self.layers.cut(found)
 
@@ -267,9 +267,9 @@ class Layers:
         return Steps(steps.rows[keep], steps.nodes[keep], steps.squares[keep])
 
     def cut_from(self, z: FloatArray, steps: Steps, s2: float, n_jobs: int) -> Steps:
-        """The same from points. A node joined to a share of the nodes nearest to a point counts as farther away.
+        """The same from points. A node that is joined to only some nodes near a point counts as farther away.
 
-        Steps therefore fade out where a point moves from one layer to another.
+        Steps therefore fade out as a point moves from one layer to another.
         """
         if not len(steps.rows):  # an empty selection of a sparse matrix is sparse
             return steps
@@ -301,13 +301,13 @@ def find_layers(search: NeighborSearch, radius: float, s2: float) -> Layers | No
     limit = 2 * radius + 2 * float(spacing.max())
 
     def far_along(starts: IntArray) -> tuple[Pairs, Any]:
-        """Pairs from some nodes within the reach of a step, and which of them are far from each other on paths."""
+        """Pairs from some nodes within the reach of a step, and which of them are far apart along paths."""
         found = search.within(points[starts], radius)
         blocks = np.array_split(starts, max(1, len(starts) // 1000))
         balls = quick_map(partial(balls_along_edges, edges, limit=limit), blocks, search.n_jobs)
         counts, columns, paths = (np.concatenate(part) for part in zip(*balls, strict=True))
         rows = np.repeat(np.arange(len(starts)), counts)
-        # From 1 to 2: a sparse matrix does not tell a stored zero from no path.
+        # Shifted to [1, 2], because a sparse matrix does not distinguish a stored zero from no path.
         along = sparse.coo_array((1 + paths / limit, (rows, columns)), shape=(len(starts), n)).tocsr()
         length = np.asarray(along[found.rows, found.columns]).ravel()
         path = np.where(length > 0, (length - 1) * limit, np.inf)
@@ -327,7 +327,7 @@ def find_layers(search: NeighborSearch, radius: float, s2: float) -> Layers | No
 
 
 def curvature_at(search: NeighborSearch, dim: int, spacing: float) -> tuple[FloatArray, FloatArray]:
-    """Tangents (n, D, dim) and Ricci curvature (n, dim, dim) at nodes, from quadratics through those around."""
+    """Tangents (n, D, dim) and Ricci curvature (n, dim, dim) at nodes, from quadratics through neighbours."""
     points = search.points
     n, n_axes = points.shape
     width = (2.2 if dim < 3 else 1.7) * spacing  # 2.2 is no more exact in three dimensions

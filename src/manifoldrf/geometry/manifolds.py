@@ -1,4 +1,4 @@
-"""The interface of all manifolds, public methods with their checks; subclasses supply the formulas. Products."""
+"""The interface of manifolds: public methods check arguments, subclasses supply formulas. Also their products."""
 
 import abc
 import math
@@ -170,8 +170,8 @@ class AbstractManifold(abc.ABC):
     def reach(self, X: ArrayLike, r: ArrayLike) -> FloatArray:
         """Radius, in coordinates, of a Euclidean ball around each x that holds the metric ball of radius r.
 
-        It turns a search within a geodesic radius (one for all, or one for each x) into one that a k-d tree can
-        answer, with ``box`` as its periodic box.
+        It turns a search within a geodesic radius (a scalar, or one for each x) into a search in a k-d tree with
+        the periodic box ``box``.
 
         Examples
         --------
@@ -259,7 +259,7 @@ class AbstractManifold(abc.ABC):
         return np.ones(len(points), dtype=np.bool_)
 
     def _reach(self, points: FloatArray, r: FloatArray) -> FloatArray:
-        return r.copy()  # a chord is never longer than the geodesic above it
+        return r.copy()  # a chord is never longer than the geodesic
 
     def _distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         self._unknown("geodesic distance", "use Graph.shortest_paths on a knn_graph of its points")
@@ -274,7 +274,7 @@ class AbstractManifold(abc.ABC):
 
 
 def flat_cut(s2: float, reach: float, dim: int) -> tuple[float, float]:
-    """Share of a Gaussian in flat space within a reach, and of its heat time that a step so cut off lasts."""
+    """Shares of the mass and of the heat time of a Gaussian step that are left if it is truncated at a reach."""
     inside, second = gammainc(np.array([dim / 2, dim / 2 + 1]), reach**2 / s2)
     return float(inside), float(second / inside)
 
@@ -292,8 +292,8 @@ class ProductSpace(AbstractManifold):
     """The product of spaces: points are pairs (or more) of points, their coordinates side by side.
 
     Squared distances add up, volumes and heat kernels multiply. Space and time, for example, are a
-    ``ProductSpace(Sphere(), EuclideanSpace(dim=1))``. Scale the factors (radius, side) so that one unit of distance
-    means as much in each.
+    ``ProductSpace(Sphere(), EuclideanSpace(dim=1))``. Scale the factors (radius, side) so that a unit of distance
+    has the same importance in each.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ class ProductSpace(AbstractManifold):
             start = columns.stop
 
     def _sizes(self, n: int) -> list[int]:
-        """Numbers of grid points of the factors that give cells of the same length on all sides."""
+        """Numbers of grid points of the factors that give cells with equal sides."""
         cell = (self.volume / n) ** (1.0 / self.dim)
         return [max(1, round(space.volume / cell**space.dim)) for space in self.factors]
 
@@ -394,9 +394,9 @@ class ProductSpace(AbstractManifold):
         return np.asarray(np.sqrt(sum(space._distance(a, b) ** 2 for space, a, b in self._parts(x, y))))
 
     def _gaussian_step(self, s2: float, reach: float) -> tuple[float, float]:
-        """Product of the integrals, and the mean of the times: curved factors make the steps last differently.
+        """Product of the integrals, and mean of the times, which differ between curved factors.
 
-        Each factor is cut at the reach, but steps of the product are at distances that have all their squares.
+        Factors are truncated at the reach one by one, the product by the sum of the squared distances.
         """
         mass, lasts = flat_cut(s2, reach, self.dim)
         total = 0.0

@@ -1,7 +1,7 @@
 """Read and write triangle meshes.
 
-trimesh reads and writes stl and glb files, meshio reads vtk, vtu, msh and mesh files, nibabel gii files. The short
-readers of ply, obj and off files are here: trimesh splits vertices along the texture seams of an obj file, refuses
+trimesh reads and writes stl and glb files; meshio reads vtk, vtu, msh and mesh files, and nibabel gii files.
+Readers of ply, obj and off files are here: trimesh splits vertices along the texture seams of an obj file, refuses
 binary ply files of triangles and quadrilaterals, and cuts concave polygons wrongly. When it writes, it rounds
 positions in ply files to single precision, and in obj and off files to a fixed number of decimals.
 
@@ -236,7 +236,7 @@ def _doubled_areas(corners: FloatArray) -> FloatArray:
 
 # --------------------------------------------------------------------------------------------------------- readers
 def _read_obj(data: bytes) -> Polygons:
-    """Positions and faces; other lines are left out, and negative indices count from the latest vertex."""
+    """Positions and faces; other lines are ignored, and negative indices count from the latest vertex."""
     positions, counts, corners = array("d"), array("q"), array("q")
     for line in _lines(re.sub(rb"\\\r?\n", b" ", data)):
         key, *words = line.split()
@@ -252,7 +252,7 @@ def _read_obj(data: bytes) -> Polygons:
 
 
 def _read_off(data: bytes) -> Polygons:
-    """Positions and faces; colours and normals behind them are left out."""
+    """Positions and faces; colours and normals after them are ignored."""
     lines = _lines(data)
     found = re.match(rb"(?:ST)?C?N?OFF\b(.*)", next(lines, b""), re.IGNORECASE)
     if found is None:
@@ -290,7 +290,7 @@ def _arrays(positions: Any, counts: Any, corners: Any) -> Polygons:
 
 
 def _read_ply(data: bytes) -> Polygons:
-    """Positions and faces of a text or binary file; other elements and properties are passed over."""
+    """Positions and faces of a text or binary file; other elements and properties are ignored."""
     found = re.match(rb"ply\s.*?\nend_header[ \t]*\r?\n", data[: 2**20], re.DOTALL)
     if found is None:
         raise ValueError("it is not a ply file, or its header has no end")
@@ -345,7 +345,7 @@ def _ply_lists(body: bytes, at: int, count: int, properties: list[Any]) -> tuple
 
 
 def _equal_lists(body: bytes, at: int, count: int, head: Any, item: Any) -> tuple[Any, int] | None:
-    """The same for rows of one list each, if all lists have the same length, as is most often the case."""
+    """The same for rows of one list each, if all lists have the same length, as in most files."""
     first = int(np.frombuffer(body, head, 1, at)[0])
     row = np.dtype([("length", head), ("items", item, (max(first, 0),))])
     if at + count * row.itemsize > len(body):
@@ -383,7 +383,7 @@ def _by_trimesh(data: bytes, kind: str) -> tuple[FloatArray, IntArray]:
 def _check_glb(data: bytes) -> None:
     """Refuse a glb file that declares more than it holds, uses parts too often, or refers to another file."""
     magic, version, _, length, kind = struct.unpack("<5I", data[:20])
-    if (magic, version, kind) != (0x46546C67, 2, 0x4E4F534A) or length > 8_000_000:  # parsed, 27 times as much
+    if (magic, version, kind) != (0x46546C67, 2, 0x4E4F534A) or length > 8_000_000:  # parsed: 27 times as much
         raise ValueError("it is not a glb file of version 2, or its JSON text has more than 8 MB")
     tree = json.loads(data[20 : 20 + length])
     if any("uri" in buffer for buffer in tree.get("buffers", [])):
@@ -400,7 +400,7 @@ def _check_glb(data: bytes) -> None:
 
 
 def _by_meshio(path: Path, data: bytes, module: Any) -> Polygons:
-    """Points, triangles and polygons; points and lines beside them are left out."""
+    """Points, triangles and polygons; cells that are points or lines are ignored."""
     words = rb"(?:POINTS|CELLS|CELL_TYPES|NumberOf\w+=\"|[$](?:Nodes|Elements)|Vertices|Triangles)"
     declared = [
         int(size[:20]) for pair in re.findall(words + rb"\s*(\d+)(?: +(\d+))?", data) for size in pair if size

@@ -20,8 +20,8 @@ from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps, step
 # Paths along mesh edges zigzag: they are up to about this much longer than the shortest paths of the surface.
 # On an even sphere mesh 1.4 loses no accuracy and 1.3 loses a third of it; larger values join neighbouring folds.
 _DETOUR = 1.4
-_CANDIDATES = 16  # random places on the faces for each node, of which the farthest are taken
-_MOST_FACES = 400_000  # of a mesh whose large faces are divided
+_CANDIDATES = 16  # random points on the faces for each node, from which farthest points are chosen
+_MOST_FACES = 400_000  # of a mesh after large faces are divided
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +40,14 @@ class MeshSpace(AbstractSpace):
             reject("X", "a mesh with area", "degenerate faces only")
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
-        """As many steps as so many nodes allow or, by default, as 4000 do, 12 to 40; even."""
+        """As many steps as ``n_nodes`` allows or, by default, as 4000 nodes allow, 12 to 40; even."""
         allowed = 4 * np.pi * t * (n_nodes or 4000) / self.volume / 8
         if n_nodes is None:
             allowed = np.clip(allowed, min(12, 4 * np.pi * t * 20_000 / self.volume / 8), 40)
         return max(2, 2 * round(min(float(allowed), 10_000.0) / 2))
 
     def spacing(self, s2: float) -> float:
-        """Distance between nodes: 8 in the footprint of a step; farthest points are less even than a grid."""
+        """Distance between nodes: 8 in the footprint of a step, as farthest points are less even than a grid."""
         return float(np.sqrt(np.pi * s2 / 8))
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
@@ -56,7 +56,7 @@ class MeshSpace(AbstractSpace):
         n = max(16, int(self.volume / spacing**2))
         sample = fine.sample(_CANDIDATES * n, seed=0)
         normals = fine.face_normals()[sample.faces]
-        # Points of opposite sides of a thin wall are close together, but their normals are not.
+        # Points on opposite sides of a thin wall are close together, but their normals are not.
         order, _ = farthest_first(np.ascontiguousarray(np.hstack([sample.points, spacing * normals])), n)
         order = np.sort(order)
         points, faces = np.ascontiguousarray(sample.points[order]), sample.faces[order]
@@ -73,7 +73,7 @@ class MeshSpace(AbstractSpace):
 
 
 def paths_through(fine: TriangleMesh, points: FloatArray, faces: IntArray) -> Any:
-    """Edges of a mesh, and of points to the corners of their faces, as a CSR array of lengths: points first."""
+    """Edges of a mesh, and from points to the corners of their faces, as a CSR array of lengths: points first."""
     n, m = len(points), fine.n_vertices
     edges = edge_lengths(fine).tocoo()
     rows, corners = np.repeat(np.arange(n), 3), fine.faces[faces].ravel()
@@ -85,7 +85,7 @@ def paths_through(fine: TriangleMesh, points: FloatArray, faces: IntArray) -> An
 
 
 def detours_between(points: FloatArray, paths: Any, radius: float, spacing: float, n_jobs: int) -> Any:
-    """CSR array: for each pair of close points 1 plus, in radii, how much longer than straight the path is."""
+    """CSR array: for each pair of close points 1 plus the detour of the path (length minus distance), in radii."""
     n, limit = len(points), _DETOUR * radius + 2 * spacing
 
     def ball(block: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
@@ -106,8 +106,8 @@ def detours_between(points: FloatArray, paths: Any, radius: float, spacing: floa
 def divided(mesh: TriangleMesh, longest: float) -> TriangleMesh:
     """The mesh with faces divided in four until no edge is longer, or there are very many faces.
 
-    Vertices in the middle of an edge are shared, but a face beside a divided one may not know them: the result is
-    used for paths and samples, not for its boundary.
+    Midpoints of edges are shared, but not with an undivided face beside a divided one: the result is used for paths
+    and samples, not for its boundary.
     """
     vertices, faces = mesh.vertices, mesh.faces
     for _ in range(16):
@@ -129,7 +129,7 @@ def divided(mesh: TriangleMesh, longest: float) -> TriangleMesh:
 
 
 def boundary_of(mesh: TriangleMesh, spacing: float) -> Edge:
-    """The boundary of a mesh as places about half a spacing apart, with normals in the faces there."""
+    """The boundary of a mesh as points about half a spacing apart, with normals in the planes of the faces."""
     ends = np.sort(np.stack([mesh.faces, np.roll(mesh.faces, -1, axis=1)], axis=2).reshape(-1, 2), axis=1)
     _, first, counts = np.unique(ends, axis=0, return_index=True, return_counts=True)
     single = first[counts == 1]
@@ -167,8 +167,8 @@ class MeshNodes(AbstractNodes):
     own : int array of shape (g,)
         The node of each image.
     detours : CSR array of shape (n, n)
-        For each pair of nodes that is close along the surface: 1 plus, in units of the reach, how much longer the
-        way is than the straight line.
+        For each pair of nodes that is close along the surface: 1 plus the detour of the path (length minus
+        distance), in units of the reach.
     owners : int array of shape (n_vertices,)
         The node nearest to each vertex along the surface.
     radius : float
@@ -183,7 +183,7 @@ class MeshNodes(AbstractNodes):
     owners: IntArray
     radius: float
     dim: int = 2
-    volumes = None  # follow from the steps
+    volumes = None  # derived from the steps
 
     def _check_loaded(self) -> None:
         n = len(self.points)
@@ -203,7 +203,7 @@ class MeshNodes(AbstractNodes):
         return self.surface_mesh
 
     def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
-        """Steps between nodes along the surface; images take up what would leave it."""
+        """Steps between nodes along the surface; images receive what would leave it."""
         return self._steps(self.points, self.detours, radius, n_jobs)
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:

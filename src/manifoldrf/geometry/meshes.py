@@ -31,9 +31,9 @@ _FLAT = 1e-12
 
 # Pairs of query and face examined at once; about 60 numbers each, so some 60 MB.
 _PAIRS = 2**17
-# Faces of a mesh that are kept prepared for searches: 190 bytes each. With more, a search takes longer than that.
+# Keep up to so many faces prepared for searches (190 bytes each). For more, a search takes longer than preparing.
 _MOST_KEPT = 2**17
-_SAME_UNIT = 2.0**60  # coordinates of queries over those of the mesh, whose squares are still finite
+_SAME_UNIT = 2.0**60  # largest ratio of coordinates of queries and mesh; its square is still finite
 
 
 def _power_of_two(size: float) -> float:
@@ -81,7 +81,7 @@ def is_doubled(faces: IntArray) -> NDArray[np.bool_]:
 
 
 def component_labels(pairs: IntArray, n_items: int) -> IntArray:
-    """Label each item by its connected group, from zero; pairs (k, 2) join items."""
+    """Label each item by its connected component, from zero; pairs (k, 2) join items."""
     graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n_items, n_items))
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
 
@@ -127,7 +127,7 @@ class Faces:
 
 
 class SurfaceSearch:
-    """The nearest places found so far for all queries."""
+    """The nearest points of the surface so far, for all queries."""
 
     def __init__(self, faces: Faces, queries: FloatArray) -> None:
         self.faces, self.queries = faces, queries / faces.scale  # (q, 3)
@@ -263,7 +263,7 @@ class MeshReport:
     unreferenced_vertices: int
 
     def counts(self) -> dict[str, int]:
-        """The counts by what they count, in words."""
+        """The counts by name."""
         names = (name.removeprefix("n_").replace("non_", "non-").replace("_", " ") for name in vars(self))
         return dict(zip(names, vars(self).values(), strict=True))
 
@@ -309,7 +309,7 @@ class TriangleMesh:
             object.__setattr__(self, name, array)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copies and pickles go through the constructor: arrays are read-only again, and kept values are dropped.
+        # Copies and pickles go through the constructor: arrays are read-only again, and cached values are dropped.
         return type(self), (self.vertices, self.faces)
 
     def check_nodes(self, n: int, d: int) -> None:
@@ -412,7 +412,7 @@ class TriangleMesh:
         """Write the mesh to a ply, obj, stl, off, glb, vtk, vtu or gii file; the suffix selects the format.
 
         ply, obj, off, vtk and vtu keep every digit; stl, glb and gii store single precision (7 digits). stl stores
-        loose triangles, so the order of vertices and unreferenced vertices are lost, which a warning says. The file
+        loose triangles, so the order of vertices and unreferenced vertices are lost, with a warning. The file
         appears only when it is complete.
 
         Parameters
@@ -422,9 +422,9 @@ class TriangleMesh:
         colors : array-like of shape (n_vertices, 3), uint8, optional
             Red, green and blue of each vertex, for ply only.
         field : array-like of shape (n_vertices,), optional
-            A number at each vertex, instead of ``colors``. vtk and vtu (ParaView) and gii (Workbench) hold the
-            numbers, a name that ends in .shape.gii or .func.gii nothing else. In ply they are colours: the
-            smallest is light, the largest dark, and NaN grey.
+            A number at each vertex, instead of ``colors``. vtk and vtu (ParaView) and gii (Workbench) store the
+            numbers; .shape.gii and .func.gii files store nothing else. In ply they become colours: the smallest
+            is light, the largest dark, and NaN grey.
 
         Returns
         -------
@@ -660,7 +660,7 @@ class TriangleMesh:
         )
 
     def _prepared(self, farthest: float) -> Faces:
-        """The faces for a search from points with coordinates up to ``farthest``; kept if they are not many."""
+        """The faces for a search from points with coordinates up to ``farthest``; cached if there are few."""
         scale = _power_of_two(float(np.abs(self.vertices).max()))
         if farthest > _SAME_UNIT * scale:
             return Faces(self.vertices, self.faces, _power_of_two(farthest))
@@ -688,7 +688,7 @@ class TriangleMesh:
         return np.asarray(sums, dtype=np.float64)
 
     def _at(self, faces: IntArray, barycentric: FloatArray) -> MeshSample:
-        """Points at the given places."""
+        """Points at the given positions inside faces."""
         points = np.einsum("pc,pcd->pd", barycentric, self.vertices[self.faces[faces]])
         return MeshSample(points, faces, barycentric)
 

@@ -379,7 +379,7 @@ class Sphere(AbstractManifold):
         lonlat : array-like of shape (n, 2), or GeoDataFrame of points
             Longitude in [-360, 360], then latitude in [-90, 90].
         latitudes : array-like of shape (n,), optional
-            Where ``lonlat`` has the longitudes only.
+            The latitudes, if ``lonlat`` holds only longitudes.
 
         Examples
         --------
@@ -455,8 +455,8 @@ class Rotations(AbstractManifold):
     """The rotations of space, SO(3), with the angle of the rotation between them as distance.
 
     A point is a row of the nine entries of its matrix, row by row. The methods also take matrices and quaternions;
-    ``rows`` converts these. Pairs of opposite points of a 3-sphere of radius 2 are rotations, so the heat kernel is
-    the sum of two values of that of the sphere. The grid is an equal-volume image of Sobol points.
+    ``rows`` converts these. A rotation is a pair of opposite points on a 3-sphere of radius 2, so the heat kernel
+    is the sum of two values of the sphere's. The grid is an equal-volume image of Sobol points.
 
     Examples
     --------
@@ -471,7 +471,7 @@ class Rotations(AbstractManifold):
     """
 
     _equation: ClassVar[str] = "the nine entries of a rotation matrix"
-    # A turn by a small angle moves the nine entries by sqrt(2) times as much.
+    # A rotation by a small angle changes the nine entries by sqrt(2) times the angle.
     _steps_along_distance: ClassVar[bool] = True
 
     @property
@@ -497,7 +497,7 @@ class Rotations(AbstractManifold):
         rotations : array-like of shape (n, 3, 3), (n, 4) or (n, 9)
             Matrices, quaternions (x, y, z, w) of any length (as scipy's ``Rotation.as_quat`` has them), or points.
         name : str, default="rotations"
-            What errors call them.
+            Name of the argument in errors.
         """
         array = as_floats(rotations, name)
         if array.ndim == 3 and array.shape[1:] == (3, 3):
@@ -717,7 +717,7 @@ class EuclideanSpace(AbstractBall):
     Parameters
     ----------
     dim : int
-        Dimension, at least 1: an interval, for example of time.
+        Dimension, at least 1. The space of dimension 1 is an interval, for example of time.
     radius : float
         Radius of the ball.
 

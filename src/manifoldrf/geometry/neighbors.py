@@ -77,7 +77,7 @@ class NeighborSearch:
     metric : AbstractManifold, optional
         Measure distances along this manifold instead of in the ambient space.
     n_jobs : int
-        Threads, unless a search is told otherwise; results do not depend on it. Not kept in files.
+        Default number of threads; results do not depend on it. Not saved to files.
     """
 
     points: FloatArray
@@ -134,7 +134,7 @@ class NeighborSearch:
         from sklearn.neighbors import NearestNeighbors
         from threadpoolctl import threadpool_limits
 
-        # Products are accurate only if the cloud is centred and of unit size; distances are computed again.
+        # Products are accurate only if the cloud is centred and of unit size; distances are recomputed.
         centre = self.points.mean(axis=0)
         unit = float(np.abs(self.points - centre).max()) or 1.0
         index = NearestNeighbors(n_neighbors=k, algorithm="brute").fit((self.points - centre) / unit)
@@ -384,7 +384,7 @@ def farthest_first(
 ) -> tuple[IntArray, FloatArray]:
     """The first n (by default all) farthest points, and the distance of each to those before it.
 
-    A k-d tree of the cloud is used if it is given, and the point to begin with.
+    ``tree`` is a k-d tree of the cloud, ``first`` the index of the first point, if given.
     """
     tree = cKDTree(cloud, leafsize=_LEAF) if tree is None else tree
     if first is None:
@@ -398,8 +398,8 @@ def farthest_first(
 def sample_blocks(table: Any, name: str) -> Any:
     """Rows of a Dask array or data frame that cover its points: all of them, or 30,000.
 
-    Blocks are thinned where they are: a worker needs memory for a block, this process for the sample. Half of its
-    rows are random, which keeps density and noise, and half are farthest points, which miss no part of the space.
+    Blocks are thinned on their workers: a worker needs memory for a block, this process for the sample. Half of the
+    rows are random, to keep density and noise, and half are farthest points, to cover the whole space.
     """
     dask = require("dask", "dask")
     if table.ndim != 2:
@@ -457,7 +457,7 @@ class Sampling:
             )
             reject(name, rule, f"neighbours {distances[bad][0, k]:.3g} away")
         evenness = float(np.mean(distances[:, 1] * (ball_volume(dim) / volume) ** (1 / dim)))
-        # A far outlier stands for a huge volume and says nothing about the other nodes.
+        # A far outlier has a huge volume and says nothing about the other nodes.
         volume = np.minimum(volume, _OUTLIER * np.median(volume))
         # Use the quarter of the volume where nodes are sparsest. An average would overestimate its density, and a
         # smaller share would depend on the truncated neighbourhoods along a boundary.
@@ -483,9 +483,9 @@ def farthest_points(
 ) -> tuple[IntArray, FloatArray]:
     """Greedy farthest points: the first ``n_exact`` (by default all) are exact.
 
-    Others are found by sweeps that keep every point farther than .95 times the largest distance before the sweep
-    from all kept ones. That is the least distance of two chosen points over the largest gap; on 20,000 random
-    points of the sphere .8 to .95 cost the same.
+    The others come from sweeps. A sweep keeps each point that is farther from all kept ones than .95 times the
+    largest distance before the sweep. So .95 is the least ratio of the distance of two chosen points to the largest
+    gap; on 20,000 random points of the sphere .8 to .95 cost the same.
 
     Parameters
     ----------

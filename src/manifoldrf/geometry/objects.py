@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 def recognise(value: Any, name: str) -> Found | None:
-    """Read an object of another library; None if it is none that is known.
+    """Read an object of another library; None if it is not recognised.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def recognise(value: Any, name: str) -> Found | None:
         Name of the argument in errors.
     """
     if type(value) is tuple and len(value) == 2 and all(np.ndim(part) == 2 for part in value):
-        return Found(*value)  # points have no tuple of two matrices
+        return Found(*value)  # a tuple of two matrices is never points
     if isinstance(value, np.ndarray | str | list | tuple | dict) or type(value).__module__.startswith(
         "manifoldrf."
     ):
@@ -83,7 +83,7 @@ def read_affinity(value: Any, name: str, n_nodes: int | None = None) -> Found:
         return Found(None, affinity=value)
     if array.shape[1] != 2:
         return Found(None, affinity=_from_edges(array, None, n_nodes, name))
-    if hasattr(value, "is_sparse") and array.tolist() != [[0, 1], [1, 0]]:  # a tensor; that one is both
+    if hasattr(value, "is_sparse") and array.tolist() != [[0, 1], [1, 0]]:  # a tensor; that one is ambiguous
         rule = "a matrix or an edge index, not both; scipy.sparse.coo_array makes a matrix of edges"
         reject(name, rule, "a tensor of integers of shape (2, 2)")
     return Found(None, affinity=value)
@@ -91,7 +91,7 @@ def read_affinity(value: Any, name: str, n_nodes: int | None = None) -> Found:
 
 # ---------------------------------------------------------------------------------------------------------- meshes
 def _pyvista(mesh: Any, name: str) -> Found:
-    """Points, and corners in one vector: the number of corners of each face comes before them."""
+    """Points, and corners in one vector, in which each face begins with its number of corners."""
     faces = as_array(mesh.faces, name)
     if faces.ndim == 2:
         return Found(mesh.points, faces)
@@ -135,7 +135,7 @@ def _networkx(graph: Any, name: str) -> Found:
     edges = list(graph.edges(data="weight", default=1.0))
     start, end = (np.array([number[edge[side]] for edge in edges], dtype=np.int64) for side in (0, 1))
     weights = as_floats([edge[2] for edge in edges], f"{name} edge weights").reshape(-1)
-    weights = np.where(start == end, weights / 2, weights)  # a loop is an entry of the diagonal, once
+    weights = np.where(start == end, weights / 2, weights)  # a self-loop is a single entry, on the diagonal
     places = [data["pos"] for _, data in graph.nodes(data=True) if data.get("pos") is not None]
     if places and len(places) != len(number):
         reject(name, "a graph with `pos` at all nodes, or at none", f"{len(places)} of {len(number)} with it")
@@ -194,7 +194,7 @@ def lonlat_of(value: Any) -> Any:
 
 
 def _geopandas(frame: Any, name: str) -> Found:
-    """Points of a projected system; degrees are no coordinates of a plane."""
+    """Points of a projected coordinate system; degrees are not planar coordinates."""
     if frame.crs is not None and frame.crs.is_geographic:
         reject(name, "points in units of length; Sphere.from_lonlat(frame) makes them", f"degrees, {frame.crs}")
     return Found(np.column_stack([frame.geometry.x, frame.geometry.y]))

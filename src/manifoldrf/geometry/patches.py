@@ -1,7 +1,7 @@
 """The surface through a cloud and its edge: quadratic patches, and mirror images of nodes.
 
 Patches are blended to a map that moves points onto the surface. Heat does not leave a space at its edge: a node at
-a distance b from the edge is joined by an image of itself, 2 b further out. Images take up what of a Gaussian would
+a distance b from the edge gets a mirror image, 2 b further out. Images receive the part of a Gaussian that would
 leave the space.
 """
 
@@ -23,15 +23,15 @@ from manifoldrf.geometry.csr import check_arrays, check_shape, components_of
 from manifoldrf.geometry.neighbors import NeighborSearch, along, farthest_first
 
 PER_COEFFICIENT = 3.0  # effective neighbours for each coefficient of a patch
-MOST_NEIGHBORS = 400  # that a patch is fitted to
-RANGE = 0.01  # weights below are not used
+MOST_NEIGHBORS = 400  # to which a patch is fitted
+RANGE = 0.01  # smaller weights are not used
 ROBUST = 9.0  # squared distances to the patch over their median beyond which neighbours lose weight
 BLENDED = 8  # patches around a query whose results are averaged
-_LARGEST_COORDINATE = 3.0  # in bandwidths: beyond it a patch is no longer bent
+_LARGEST_COORDINATE = 3.0  # in bandwidths; the quadratic part is constant beyond
 _QUERIES_AT_ONCE = 2048  # moved by one task
 _SAME_FACE = 0.8  # cosines between normals
-_OTHER_FACE = {2: 0.7, 3: 0.5}  # by dimension: of three, normals at corners are less exact
-# The window in which the outermost points are looked for: half-width and depth, in radii of a neighbourhood.
+_OTHER_FACE = {2: 0.7, 3: 0.5}  # by dimension: in three, normals at corners are less exact
+# Half-width and depth of the window for the outermost points, in radii of a neighbourhood.
 _ACROSS, _BEHIND = 0.5, 0.7
 
 
@@ -89,7 +89,7 @@ class LocalSurface:
         return int(self.frames.shape[2])
 
     def _nearest(self, places: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Places along the axes, and the patches nearest to them."""
+        """Coordinates of points along the axes, and the patches nearest to them."""
         inside = (places - self.origin) @ self.axes
         return inside, self.centres.knn(inside, 1)[1][:, 0]
 
@@ -101,7 +101,7 @@ class LocalSurface:
         return np.asarray(1 / np.maximum(bending[self._nearest(places)[1]], 1e-300))
 
     def tangents(self, places: FloatArray) -> FloatArray:
-        """Orthonormal tangents (q, D, dim) of the nearest patches at some places."""
+        """Orthonormal tangents (q, D, dim) of the nearest patches at some points."""
         inside, near = self._nearest(places)
         patches = Patches(*(part[near] for part in (self.means, self.frames, self.bends, self.widths)))
         return np.asarray(np.einsum("da,nak->ndk", self.axes, patch_tangents(patches, inside)))
@@ -113,7 +113,7 @@ class LocalSurface:
         found = np.zeros(queries.shape)
         spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
         distances, near = self.centres.knn(inside, min(BLENDED, len(self.means)), n_jobs)
-        # The tree returns an index beyond the last where squared distances overflow.
+        # The tree returns an index out of range where squared distances overflow.
         near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.means) - 1)
         given = inside, near, np.ascontiguousarray(distances), *patches, _LARGEST_COORDINATE, self.origin, self.axes
         quick_map(lambda span: loops.blend_patches(*given, found, *span), spans, n_jobs)
@@ -167,21 +167,21 @@ def fit_patches(search: NeighborSearch, at: FloatArray, dim: int, h2: float, *, 
 def _fit_block(
     search: NeighborSearch, points: FloatArray, dim: int, h2: float, ranks: range, at: FloatArray
 ) -> tuple[FloatArray, ...]:
-    """Patches at some centres, through their nearest neighbours of some ranks: from 1 without the centre itself."""
+    """Patches at some centres, through neighbours of the given ranks; ranks from 1 leave out the centre itself."""
     distances, near = search.knn(at, ranks.stop, 1)  # blocks are in threads already
     squares, around = distances[:, ranks.start :] ** 2, points[near[:, ranks.start :]]  # (B, k), (B, k, r)
-    # Where points are sparse the bandwidth reaches the neighbours that a quadratic needs.
+    # Where points are sparse, the bandwidth is wide enough for a quadratic.
     needed = min(int(PER_COEFFICIENT * n_terms(dim)), len(ranks) - 1)
     width2 = np.maximum(h2, squares[:, needed] / 2)[:, None]
     weights = np.exp(-(squares - squares[:, :1]) / width2)
-    weights = np.maximum(weights - weights[:, -1:], 1e-12)  # the last neighbour may change without a jump
+    weights = np.maximum(weights - weights[:, -1:], 1e-12)  # continuous when the last neighbour changes
     unit = np.sqrt(width2 / 2)[:, :, None]
     turned = np.ascontiguousarray(around.transpose(0, 2, 1))  # (B, r, k): sums over few coordinates are slow
     far = np.zeros_like(weights)
     bent = np.arange(1 + dim, n_terms(dim))
     ridge = np.full(n_terms(dim), 1e-10)
     ridge[bent] += 1e-3  # against wild extrapolation where neighbours lie on a line
-    for _ in range(3):  # then without neighbours that are far off, as those on another layer
+    for _ in range(3):  # downweights neighbours far off, as on another layer
         shares = weights / (1 + far**2)
         shares /= shares.sum(axis=1, keepdims=True)
         means = (turned @ shares[:, :, None])[:, :, 0]
@@ -196,9 +196,9 @@ def _fit_block(
         bends -= bends @ frames @ frames.transpose(0, 2, 1)
         gaps = offsets - frames @ along - bends.transpose(0, 2, 1) @ terms
         rest = (gaps**2).sum(axis=1)
-        if (rest.max(axis=1) < 0.003 * width2[:, 0]).all():  # none is
+        if (rest.max(axis=1) < 0.003 * width2[:, 0]).all():  # no neighbour is far off
             break
-        # Among neighbours on one plane the median is zero; the cap keeps squares finite.
+        # For neighbours on one plane the median is zero; the cap keeps squares finite.
         far = np.minimum(rest / (ROBUST * _weighted_medians(rest, shares) + 1e-300), 1e100)
     return means, frames, bends, unit[:, 0, 0]
 
@@ -251,7 +251,7 @@ def _weighted_medians(values: FloatArray, shares: FloatArray) -> FloatArray:
 # ------------------------------------------------------------------------------------------------------------ edges
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """The edge of a space, possibly of several faces; no place if the space is closed.
+    """The edge of a space, possibly with several faces; without points if the space is closed.
 
     Attributes
     ----------
@@ -284,7 +284,7 @@ class Edge:
         return cKDTree(self.places)
 
     def faces(self, z: FloatArray, reach: float) -> tuple[FloatArray, FloatArray]:
-        """Distances (q, f) to the faces near points, positive inside, and normals (q, f, D); inf where none is.
+        """Distances (q, f) to the faces near points, positive inside, and normals (q, f, D); inf for no face.
 
         At a corner there are several faces, at most as many as the dimension.
         """
@@ -300,14 +300,14 @@ class Edge:
         i = np.where(np.isfinite(d), i, 0)
         N, offsets = self.normals[i], self.places[i] - z[near][:, None]  # (r, k, D)
         heights = np.einsum("rkd,rkd->rk", offsets, N)
-        if z.shape[1] > self.dim:  # an edge of another layer is not beside a point, but above it
+        if z.shape[1] > self.dim:  # ignore edges of other layers, above a point
             flat = heights**2 + (np.einsum("rkd,rkad->rka", offsets, self.along[i]) ** 2).sum(axis=2)
-            if self.surface is not None:  # nor is the point beside the edge
+            if self.surface is not None:  # also as seen from the point
                 tangents = self.surface.tangents(z[near])
                 flat = np.minimum(flat, (np.einsum("rkd,rda->rka", offsets, tangents) ** 2).sum(axis=2))
             d = np.where(flat > 0.5 * d**2, d, np.inf)
         rows = np.arange(len(near))
-        for face in range(most):  # the tangent plane of the nearest place, then of others that face elsewhere
+        for face in range(most):  # the nearest tangent plane, then those with other normals
             lead = d.argmin(axis=1)
             here = np.isfinite(d[rows, lead])
             depths[near[here], face] = heights[rows, lead][here]
@@ -331,7 +331,7 @@ class Edge:
         return places, own
 
     def inside(self, z: FloatArray, reach: float, margin: float) -> FloatArray:
-        """Points, those closer to a face than the margin moved inwards by at most the reach."""
+        """Move points that are closer to a face than the margin inwards, by at most the reach."""
         depths, normals = self.faces(z, reach)
         for face in range(depths.shape[1]):
             missing = np.where(np.isfinite(depths[:, face]), np.maximum(margin - depths[:, face], 0.0), 0.0)
@@ -352,10 +352,10 @@ def find_edge(
     *,
     noise_std: float = 0.0,
 ) -> Edge:
-    """The edge of the space that points lie on.
+    """The edge of the space on which points lie.
 
-    Around a point near an edge, the centroid of its neighbours is off the point. The direction away from it is
-    turned until the outermost neighbours are closest; the edge is one mean gap beyond them.
+    Near an edge, the centroid of a point's neighbours is off the point. The direction away from the centroid is
+    rotated until the outermost neighbours are closest; the edge is one mean gap beyond them.
 
     Parameters
     ----------
@@ -365,11 +365,11 @@ def find_edge(
         Through the points; None if they fill all coordinates.
     dim : int
     spacing : float
-        Distance between the places that the edge is described by.
+        Distance between the points that describe the edge.
     n_jobs : int
         Threads.
     noise_std : float
-        Noise that the points had along the space, too, which blurs the edge.
+        Noise of the points along the space, which blurs the edge.
     """
     points = search.points
     n, n_axes = points.shape
@@ -382,8 +382,8 @@ def find_edge(
     fewest = 16 if dim == 2 else 64  # fewer may lie on one side by chance
     radii = np.clip(widest, d[:, min(fewest, k - 1)], d[:, -1])
     flat = (points[near] - points[:, None]) @ frames
-    seen = (d <= radii[:, None]) & (_lengths(flat)[..., 0] > 0.7 * d)  # not above or below, on another layer
-    flat *= (np.minimum(d / _lengths(flat)[..., 0], 1.5) / radii[:, None])[..., None]  # as long as in space
+    seen = (d <= radii[:, None]) & (_lengths(flat)[..., 0] > 0.7 * d)  # not on another layer, above or below
+    flat *= (np.minimum(d / _lengths(flat)[..., 0], 1.5) / radii[:, None])[..., None]  # with their lengths in space
     offset = (flat * seen[..., None]).sum(axis=1) / seen.sum(axis=1)[:, None]
     open_ = np.flatnonzero(np.linalg.norm(offset, axis=1) > 0.2)
     flat, outward, radii = flat[open_], -offset[open_] / _lengths(offset[open_]), radii[open_]
@@ -409,7 +409,7 @@ def find_edge(
     outward /= _lengths(outward)
     depths, beyond = _window_depth(flat, outward, blur)
     normals = np.einsum("nda,na->nd", F, outward)
-    # Where only the density falls, there are points further out.
+    # If only the density falls, there are points further out, and this is no edge.
     further = points[open_] + ((depths + 0.7 + 2 * blur) * radii)[:, None] * normals
     empty = search.tree.query(further, workers=n_jobs)[0] > 0.55 * radii
     found = (depths < 0.4) & (beyond <= 2 + 0.05 * k * (noise_std > 0)) & empty
@@ -432,10 +432,10 @@ def _turns(outward: FloatArray, dim: int) -> list[FloatArray]:
 def _window_depth(flat: FloatArray, outward: FloatArray, blur: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Distance of the edge along a direction, and number of points beyond it.
 
-    Points of a window are evenly spread up to the edge, so it is m mean gaps beyond the m-th outermost: the
-    outermost, or with blur the first that is two standard deviations inside.
+    Points of a window are evenly spread up to the edge, so the edge is m mean gaps beyond the m-th outermost. With
+    blur, m is such that this point is two standard deviations inside; otherwise m = 1.
     """
-    heights = np.einsum("nka,na->nk", flat, outward)  # NaN for points out of sight, which compare as False
+    heights = np.einsum("nka,na->nk", flat, outward)  # NaN for points not seen, which compare as False
     lateral = np.maximum((flat**2).sum(axis=2) - heights**2, 0.0)
     window = (lateral < _ACROSS**2) & (heights > -_BEHIND)
     count = window.sum(axis=1) + 1  # and the point itself
@@ -449,7 +449,7 @@ def _window_depth(flat: FloatArray, outward: FloatArray, blur: FloatArray) -> tu
 
 
 def _smooth_edge(places: FloatArray, normals: FloatArray, radii: FloatArray, spacing: float, dim: int) -> Edge:
-    """Places a given distance apart, each on a quadratic through the places of its face around it."""
+    """Points a given distance apart, each on a quadratic through the points of its face around it."""
     n_axes = places.shape[1]
     if len(places) < 12:
         return Edge.none(dim, n_axes)
@@ -460,7 +460,7 @@ def _smooth_edge(places: FloatArray, normals: FloatArray, radii: FloatArray, spa
     rows, columns = np.nonzero(d < radii[:, None])
     joined = sparse.coo_array((np.ones(len(rows)), (rows, near[rows, columns])), shape=(len(places),) * 2)
     label = components_of((joined + joined.T).tocsr())
-    # Single places, and few together, are holes between points.
+    # Isolated points and small groups are holes in the sampling, not edges.
     kept = ((close & same).sum(axis=1) >= 3) & (np.bincount(label)[label] >= 12)
     places, normals, radii = places[kept], normals[kept], radii[kept]
     if len(places) < 12:
@@ -474,7 +474,7 @@ def _smooth_edge(places: FloatArray, normals: FloatArray, radii: FloatArray, spa
     offsets = places[near] - at[:, None]
     heights = np.einsum("ckd,cd->ck", offsets, N)
     weights = np.exp(-((d / width) ** 2)) * (np.einsum("ckd,cd->ck", normals[near], N) > 0.75) + 1e-12 * (d == 0)
-    weights *= np.abs(heights) < 0.6 * width  # not the other sides of corners
+    weights *= np.abs(heights) < 0.6 * width  # not across corners
     flat = (offsets - heights[..., None] * N[:, None]) * np.sqrt(weights)[..., None]
     axes = np.linalg.svd(flat, full_matrices=False)[2][:, :across]  # (c, across, D)
     x = np.einsum("ckd,cad->cka", offsets, axes) / width[..., None]

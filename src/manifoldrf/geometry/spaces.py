@@ -1,7 +1,7 @@
-"""Spaces: what a graph needs to know of a cloud, a curve, a mesh or a named manifold.
+"""Spaces: what a graph needs to know about a cloud, a curve, a mesh or a named manifold.
 
-A space lays out *nodes*, as even as it can, at the spacing that a kernel needs. Nodes know how steps go between
-them and from new points to them: along the space, and with what an edge or curvature does to a Gaussian.
+A space lays out *nodes*, as evenly as possible, at the spacing that a kernel needs. Nodes provide the Gaussian
+steps between them and from new points to them: along the space, with the effects of edges and curvature.
 """
 
 import abc
@@ -38,7 +38,7 @@ def step_reach(s2: float, dim: int, tail: float = _TAIL) -> float:
 class Steps(NamedTuple):
     """Pairs of a point and a node that a step joins, sorted by point, and the squared lengths of the steps.
 
-    A node may come several times: its mirror images beyond an edge count as the node.
+    A node may occur several times, because its mirror images beyond an edge count as the node.
     """
 
     rows: IntArray
@@ -57,7 +57,7 @@ class FusedSteps(NamedTuple):
 
 
 class AbstractNodes(abc.ABC):
-    """Nodes laid out on a space: where they are, and how Gaussian steps exp(-d^2 / s2) go between them.
+    """Nodes laid out on a space: their positions, and the Gaussian steps exp(-d^2 / s2) between them.
 
     Attributes
     ----------
@@ -65,15 +65,15 @@ class AbstractNodes(abc.ABC):
     dim : int
         Of the space.
     volumes : array of shape (n,) or None
-        The volume that each node stands for, if it is known; else it follows from the steps.
+        Volume of each node, if known; otherwise it follows from the steps.
     surface : LocalSurface or None
-        Onto which noisy points are moved.
+        The surface onto which noisy points are moved.
     mesh : TriangleMesh or None
-        That the nodes are on.
+        The mesh that holds the nodes.
     metric : AbstractManifold or None
-        That distances are measured along.
+        The manifold along which distances are measured.
     is_even : bool
-        Whether nodes are laid out, not as they came.
+        Whether nodes were laid out evenly, or are the given points.
     tail : float
         Share of a step beyond its reach.
     """
@@ -88,7 +88,7 @@ class AbstractNodes(abc.ABC):
     tail = _TAIL
 
     def bandwidth(self, step_time: float) -> float:
-        """s2 of the Gaussian whose step lasts so long, although it is cut off at its reach."""
+        """s2 of the Gaussian step of this time, with its truncation at the reach."""
         cut = chi2.isf(self.tail, self.dim)
         return float(4 * step_time * chi2.cdf(cut, self.dim) / chi2.cdf(cut, self.dim + 2))
 
@@ -105,15 +105,15 @@ class AbstractNodes(abc.ABC):
         """The same from points of the space to nodes."""
 
     def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
-        """Where points are on the space: noisy ones are moved."""
+        """Positions of points on the space; noisy ones are moved."""
         return z if self.surface is None else self.surface.project(z, n_jobs)
 
     def inside(self, z: FloatArray) -> FloatArray:
-        """Points in the coordinates that steps are computed in."""
+        """Points in the coordinates in which steps are computed."""
         return z
 
     def fused(self, factors: FloatArray) -> "FusedSteps | None":
-        """Arrays of steps along straight lines; None where steps need more."""
+        """Arrays of steps along straight lines; None if steps are more complicated."""
         return None
 
 
@@ -126,11 +126,11 @@ class AbstractSpace(abc.ABC):
     volume : float
         Possibly estimated.
     points : array of shape (n, r)
-        From which the space is known; named manifolds, known exactly, have none.
+        The data; named manifolds, known exactly, have none.
     cloud : CleanCloud or None
-        What was found out about a cloud.
+        The analysis of a cloud.
     curvature : float
-        Typical length of the second fundamental form, one over a length; 0 where steps know it exactly.
+        Typical norm of the second fundamental form, one over a length; 0 where steps are exact.
     """
 
     dim: int
@@ -141,7 +141,7 @@ class AbstractSpace(abc.ABC):
 
     @property
     def n_known(self) -> int:
-        """Number of points that the space is known from."""
+        """Number of points that define the space."""
         return len(self.points)
 
     @property
@@ -154,11 +154,11 @@ class AbstractSpace(abc.ABC):
         """Nodes at a spacing, for steps exp(-d^2 / s2)."""
 
     def spacing(self, s2: float) -> float:
-        """Distance between nodes that steps of a bandwidth need."""
+        """Distance between nodes that is needed for steps of a bandwidth."""
         return float(np.sqrt(np.pi * s2)) / _PER_AXIS
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
-        """Number of steps that make up a heat time: as many as curvature asks for and few nodes allow; even."""
+        """Number of steps of a heat time: as many as curvature requires and few nodes allow; even."""
 
         def affordable(n: float) -> float:
             return float(4 * np.pi * t * (n / self.volume) ** (2 / self.dim) / _PER_AXIS**2)
@@ -179,7 +179,7 @@ class AbstractSpace(abc.ABC):
         return max(100_000, self.n_known)
 
     def spacing_of(self, s2: float, n_nodes: int | None) -> float:
-        """Distance between so many nodes, or as many as steps of a bandwidth need; refuses more than fit."""
+        """Distance between ``n_nodes`` nodes, or as many as the steps need; refuses more than memory holds."""
         most = self.most_nodes
         if n_nodes is not None and n_nodes > most:
             reject("n_nodes", f"at most {most} here, or the graph would not fit into memory", n_nodes)
@@ -192,17 +192,17 @@ class AbstractSpace(abc.ABC):
 
     @property
     def default_time(self) -> float:
-        """A heat time that points resolve, that few features represent, and that sees the shape of the space."""
+        """A heat time that the points resolve, few features represent, and that is short enough for the space."""
         resolved = 2 / np.pi * (12 * self.volume / self.n_known) ** (2 / self.dim)  # 12 points wide
         represented = (self.volume / 640) ** (2 / self.dim)  # by 640 anchors
-        noise = 0.0 if self.cloud is None else 4.5 * self.cloud.noise_std**2  # a narrower kernel would see it
+        noise = 0.0 if self.cloud is None else 4.5 * self.cloud.noise_std**2  # narrower kernels would resolve it
         t = min(max(resolved, represented, noise), 0.02 * self.extent2)
-        return float(f"{t:.3g}")  # a number that is easy to read and to give again
+        return float(f"{t:.3g}")  # a short number
 
 
 @dataclass(frozen=True, eq=False)
 class PointSpace(AbstractSpace):
-    """Points that are nodes as they are: along a metric, with known volumes, in many dimensions, or few points."""
+    """Points that are used as nodes: with a metric, with known volumes, in many dimensions, or few points."""
 
     points: FloatArray
     dim: int
@@ -210,7 +210,7 @@ class PointSpace(AbstractSpace):
     volumes: FloatArray | None = None
     n_jobs: int = 1
     cloud: CleanCloud | None = None
-    most_nodes = np.inf  # that are laid out: there are no others
+    most_nodes = np.inf  # no nodes are laid out
 
     @cached_property
     def _search(self) -> NeighborSearch:
@@ -222,12 +222,12 @@ class PointSpace(AbstractSpace):
 
     @property
     def volume(self) -> float:  # type: ignore[override]
-        """Sum of the volumes, or from the density of the points."""
+        """Sum of the volumes, or estimated from the density of the points."""
         return float(self.volumes.sum()) if self.volumes is not None else self._sampling.volume
 
     @property
     def extent2(self) -> float:
-        """Along a metric, of a box of the same volume: coordinates may not be lengths."""
+        """With a metric, that of a box of the same volume, because coordinates may not be lengths."""
         return super().extent2 if self.metric is None else float(self.volume ** (2 / self.dim))
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
@@ -261,7 +261,7 @@ class ManifoldSpace(AbstractSpace):
 
     @property
     def extent2(self) -> float:
-        """Of a ball or box of the same volume: coordinates may not be lengths."""
+        """That of a box of the same volume, because coordinates may not be lengths."""
         return float(self.volume ** (2 / self.dim))
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
@@ -273,7 +273,7 @@ class ManifoldSpace(AbstractSpace):
 
     def _count(self, s2: float) -> int:
         """Nodes for steps of a bandwidth."""
-        # In their footprint: 4.5 are enough if volumes are known, on S^3 .135 off with 18 steps.
+        # In the footprint of a step: 4.5 are enough if volumes are known, but .135 off on S^3 with 18 steps.
         wanted = 4.5 if self.dim < 3 else _PER_AXIS**self.dim
         return int(np.clip(wanted * self.volume / (np.pi * s2) ** (self.dim / 2), 500, MOST_NODES))
 
@@ -318,11 +318,11 @@ class PointNodes(AbstractNodes):
 
     @property
     def metric(self) -> AbstractManifold | None:  # type: ignore[override]
-        """The manifold that distances are measured along."""
+        """The manifold along which distances are measured."""
         return self.search.metric
 
     def bandwidth(self, step_time: float) -> float:
-        """Bandwidth of the Gaussian whose step lasts so long: on a curved metric not four times as much."""
+        """Bandwidth of the Gaussian step of this time; on a curved metric it is not four times the time."""
         s2 = super().bandwidth(step_time)
         if self.metric is None:
             return s2

@@ -1,4 +1,4 @@
-"""Surfaces in R^3 by their parametrisation: ellipsoid, torus, Moebius strip."""
+"""Parametrised surfaces in R^3: ellipsoid, torus, Moebius strip."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, final
