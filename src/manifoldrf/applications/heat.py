@@ -1,4 +1,4 @@
-"""Everyday tasks that the heat flow solves: smooth a field on a space, and measure distances along it."""
+"""Common tasks that the heat flow solves: smooth a field on a space, and measure distances along it."""
 
 import math
 from dataclasses import replace
@@ -53,8 +53,8 @@ def smooth(
     Parameters
     ----------
     space : TriangleMesh, array-like of shape (n, d), or Graph
-        The n vertices, points or nodes carry the field. A mesh has its cotangent Laplacian (extra ``mesh``), points
-        move heat to the nodes of their :func:`heat_graph` and back.
+        The n vertices, points or nodes carry the field. Meshes use the cotangent Laplacian (extra ``mesh``); heat
+        of points goes to the nodes of their :func:`heat_graph` and back.
     field : array-like of shape (n,) or (n, c)
         One or several fields. A row with NaN is unknown.
     fwhm : float, optional
@@ -76,8 +76,8 @@ def smooth(
 
     Notes
     -----
-    Without unknown nodes the integral stays the same: the sum over nodes times their areas, which are the
-    vertex areas of a mesh and the degrees of a graph (``weights`` of a heat graph). Those of points follow from
+    Without unknown nodes the integral is preserved: the sum over nodes times their areas, which are the vertex
+    areas of a mesh and the degrees of a graph (``weights`` of a heat graph). Areas of points are estimated from
     their density.
 
     Examples
@@ -101,7 +101,7 @@ def smooth(
         longest = 10 * float(np.ptp(points, axis=0).max()) ** 2
         _check_width(fwhm, time, longest, "here: heat is spread evenly long before")
         places, own = (points, None) if mesh is not None else _merged_places(points)
-        if own is not None:  # their means are as good, and neighbours of a point are other places
+        if own is not None:  # smooth the means of copies, so that neighbours are not copies
             values = check_known(field, known, len(points), "field")
             sums = np.zeros((len(places), values.values.shape[1]))
             np.add.at(sums, own[values.mask], values.values[values.mask])
@@ -120,9 +120,9 @@ def smooth(
                 f"The filter is {width:.3g} wide (fwhm), the median edge of the mesh {np.median(lengths):.3g}: the "
                 "field is hardly smoothed (remedy: a larger fwhm or t)."
             )
-        # The tiniest triangles set the length of a step of the mesh; even nodes take far fewer than 100,000.
+        # The tiniest triangles set the length of a step of the mesh; even nodes need far fewer than 100,000 steps.
         by_nodes = time > 1e5 * float(graph.step_time or time)
-    mean = values.values[mask].mean(axis=0)  # without it, constants are exact
+    mean = values.values[mask].mean(axis=0)  # subtracted, to make constants exact
     centred = replace(values, values=np.where(mask[:, None], values.values - mean, 0.0))
     with stage_of(progress, "smoothing"):
         flow = _flow_by_nodes(space, graph, time, jobs) if by_nodes else _flow_along_edges(graph, fwhm, time, jobs)
@@ -138,7 +138,7 @@ def smooth(
 
 
 def _merged_places(points: FloatArray) -> tuple[FloatArray, Any]:
-    """Places that were measured several times, and that of each point; None if few were."""
+    """Points with copies merged, and the merged point of each point; None if there are few copies."""
     places = merge_copies(points)
     if len(places) < 3 or len(places) > 0.95 * len(points):
         return points, None
@@ -146,7 +146,7 @@ def _merged_places(points: FloatArray) -> tuple[FloatArray, Any]:
 
 
 def _flow_along_edges(graph: Graph, fwhm: float | None, time: float, jobs: int) -> Action:
-    """M^-1/2 h(W) M^1/2 X, which keeps constants; M are the degrees."""
+    """M^-1/2 h(W) M^1/2 X, which preserves constants; M holds the degrees."""
     kernel = HeatKernel(time).resolve(graph)
     steps = float(getattr(kernel, "tau", 0.0))
     _check_width(fwhm, time, time * WIDEST / max(steps, 1.0), "on this graph, which has much shorter steps")
@@ -163,13 +163,13 @@ def _flow_by_nodes(space: Any, graph: Graph, time: float, jobs: int) -> Action:
     """The heat flow between points or vertices through the even nodes of the space.
 
     K(x, y) = R(x) P^(n - 2) M^-1 R(y)^T for one step R from a point to the nodes, the walk P between them and their
-    volumes M. Scaled at both ends, K keeps constants and integrals.
+    volumes M. Scaled at both ends, K preserves constants and integrals.
     """
     points, areas = graph.positions, np.ones(graph.n_nodes)
     found = space_of(space, n_jobs=jobs)
     most = max(20_000, 4 * len(points))
     if found.volume > most * found.spacing(4 * time / found.steps(time)) ** found.dim:
-        # So narrow a filter sees few points, along straight lines.
+        # A filter this narrow reaches few points, along straight lines.
         near = NeighborSearch(points).within(points, math.sqrt(4 * time * 30))
         weights = np.exp(-(near.distances**2) / (4 * time))
         step = sparse.coo_array((weights, (near.rows, near.columns)), shape=graph.affinity.shape).tocsr()
@@ -213,7 +213,7 @@ def time_of(fwhm: float | None, t: float | None) -> float:
 
 
 def _check_width(fwhm: float | None, time: float, most: float, where: str) -> None:
-    """Refuse a longer time, in the words of the argument that was given."""
+    """Refuse a longer time; the error refers to the argument that was given."""
     if time > most:
         limit = most if fwhm is None else 4.0 * math.sqrt(most * math.log(2.0))
         reject("t" if fwhm is None else "fwhm", f"at most {limit:.3g} {where}", f"{fwhm or time:g}")
@@ -227,7 +227,7 @@ def distances(
     Parameters
     ----------
     space : TriangleMesh, array-like of shape (n, d), or Graph
-        A graph has paths along its edges only.
+        On a graph, paths follow the edges.
     sources : int or array-like of int
         Nodes to start from.
     method : {"auto", "heat", "edges"}, default="auto"
@@ -243,7 +243,7 @@ def distances(
     Returns
     -------
     array of shape (n,) for one source, else (n_sources, n)
-        Infinite where no path leads.
+        Infinite if there is no path.
 
     Examples
     --------

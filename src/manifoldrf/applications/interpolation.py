@@ -48,7 +48,7 @@ BoolArray = NDArray[np.bool_]
 # K: columns at the sources (n, c) -> columns at the targets (q, c), without forming the matrix.
 Action = Callable[[FloatArray], FloatArray]
 METHODS = ("auto", "kernel", "gp", "harmonic", "biharmonic")
-WIDEST = 1e6  # largest tau: the action takes 7000 products there and does not converge beyond
+WIDEST = 1e6  # largest tau: the action then takes 7000 products, and does not converge beyond
 # Above this size the Gaussian process would take longer than all other methods of "auto" (minutes on two cores).
 GP_NODES = 20_000
 
@@ -85,7 +85,7 @@ class Known:
     is_vector: bool
 
     def within(self, field: FloatArray, graph: Graph, mask: BoolArray) -> FloatArray:
-        """Clip a field of shape (n_nodes, c) to the range of the values inside the mask, component by component."""
+        """Clip a field of shape (n_nodes, c) to the range of the values inside the mask in each component."""
         shape, at = (graph.n_components, self.values.shape[1]), graph.components[mask]
         low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
         np.minimum.at(low, at, self.values[mask])
@@ -94,7 +94,7 @@ class Known:
 
 
 class Smoothed(NamedTuple):
-    """Weighted means of known values, (q, c), NaN where none has weight, and sums of weights, (q,)."""
+    """Weighted means of known values, (q, c), NaN where all weights are zero, and sums of weights, (q,)."""
 
     values: FloatArray
     mass: FloatArray
@@ -147,14 +147,14 @@ class FieldInterpolator(SavedEstimator):
         "auto": the method with the smallest cross-validation error at known nodes, among "kernel", "harmonic",
         "biharmonic" and, up to 20,000 nodes, "gp".
     tau : "cv" or float, default="cv"
-        Number of steps of the walk, at most a million. "cv": the best of 0.25, 0.5, ..., 128 by
-        cross-validation. The search goes on beyond an end if the best value is there.
+        Number of steps of the walk, at most a million. "cv": the best of 0.25, 0.5, ..., 128 by cross-validation;
+        the range is extended while the best value is at an end.
     weights : {"unit", "gaussian", "cotangent"}, default="unit"
         Weights of the edges of a mesh, as in :func:`mesh_graph`, or of the nearest neighbours of points (not
         "cotangent"). Ignored for a :class:`Graph`, which has its own affinities.
     normalize : bool, default=False
-        Whether values are directions. Results are then divided by their lengths, and are NaN where a result is zero
-        and has no direction. Directions need at least two columns.
+        Whether values are directions, with at least two columns. Results are then divided by their lengths; a
+        result of zero has no direction and becomes NaN.
     noise_variance : "cv" or float, default="cv"
         Variance of the noise of "gp" relative to the variance of the process; at least 0.
     random_state : None, int, Generator or RandomState, default=None
@@ -172,26 +172,25 @@ class FieldInterpolator(SavedEstimator):
     cv_ : list of dict
         The trials of cross-validation: method, tau, noise_variance, error, folds. The error is 1 minus the mean
         cosine for directions, else the mean squared error over the variance of the known values. Parameters of "gp"
-        are compared on one fold; "auto" then evaluates the best of them on all folds, in a row of its own.
+        are compared on one fold; "auto" then evaluates the best of them on all folds, as a separate trial.
     beats_mean_ : bool or None
         Whether the method predicts left-out nodes better than the mean of the known values; None without trials.
     n_known_, n_nearest_, n_empty_ : int
         Number of known nodes, of nodes that take the value of the nearest known node because the kernel does not
         reach them, and of nodes in components without a known value, which are NaN.
     residual_ : float or None
-        Largest |b - A x| / |b| that conjugate gradients of "gp" left: 1e-4 unless the cap of 60 iterations came
-        first, which smooths like a little more noise.
+        Largest |b - A x| / |b| of the conjugate gradients of "gp": 1e-4 or, if the cap of 60 iterations came first,
+        more, which has the effect of slightly more noise.
     graph_ : Graph
 
     Notes
     -----
-    "kernel" and "harmonic" are weighted means of known values, so no result leaves their convex hull
-    (with ``normalize``, before the division by the lengths). "gp" and "biharmonic" follow slopes and may leave it.
+    "kernel" and "harmonic" are weighted means of known values, so results stay in their convex hull (with
+    ``normalize``, before the division by the lengths); "gp" and "biharmonic" extrapolate slopes and may leave it.
     Only "harmonic" and "biharmonic" keep the known values unchanged; the other methods smooth them too.
 
-    "kernel" takes the value of the nearest known node along the edges where the kernel is so narrow,
-    or a hole so wide, that all weights are below rounding errors; a warning counts these nodes. Components without
-    a known value are NaN, and a warning counts them.
+    If all weights of "kernel" are below rounding errors, because the kernel is narrow or a hole is wide, a node
+    takes the nearest known value along the edges. Components without a known value are NaN. Warnings count both.
 
     Examples
     --------
@@ -249,7 +248,7 @@ class FieldInterpolator(SavedEstimator):
         ----------
         space : TriangleMesh, array-like of shape (n, d), or Graph
             The n vertices, points or nodes carry the field. Meshes and graphs of other libraries, and square sparse
-            matrices of affinities, are taken too.
+            matrices of affinities, are accepted too.
         values : array-like of shape (n,) or (n, c)
             Rows of unknown nodes may hold anything; they are not read.
         known : bool array-like of shape (n,) or int array-like, optional
@@ -295,9 +294,9 @@ class FieldInterpolator(SavedEstimator):
     def predict(self, Z: ArrayLike | None = None) -> FloatArray:
         """The field at the nodes, or at other points.
 
-        On a mesh a point is projected to the nearest face and interpolates the values at its corners, so the field
-        is continuous and agrees with the values at the nodes. Elsewhere it averages over one step of the walk, or
-        takes the value of the node it coincides with.
+        On a mesh, values are interpolated between the corners of the nearest face, so the field is continuous and
+        agrees with the values at the nodes. On other spaces a point takes the mean over one step of the walk, or
+        the value of the node with which it coincides.
 
         Parameters
         ----------
@@ -387,7 +386,7 @@ class FieldInterpolator(SavedEstimator):
         check_shape("mass", self._filled.mass, (n,))
 
     def _output(self, rows: FloatArray) -> FloatArray:
-        """Return rows in the shape of the given values, normalized if asked for."""
+        """Return rows in the shape of the given values, normalized if requested."""
         if self._known.is_vector:
             return np.asarray(rows[:, 0]).copy()
         if not self.normalize:
@@ -424,8 +423,7 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
 def views_of(graph: Graph, queries: FloatArray) -> Any:
     """Nonnegative weights of the nodes at each query, CSR (q, n_nodes).
 
-    On a mesh the barycentric weights of the nearest face; elsewhere one step of the walk, or the node itself if the
-    query coincides with one.
+    Barycentric weights on a mesh; otherwise one step of the walk, or the node itself for a query at a node.
     """
     if graph.mesh is not None:
         return barycentric_weights(graph.mesh, graph.mesh.closest_points(queries))
@@ -486,7 +484,7 @@ def choose(  # noqa: C901  (one branch for each method)
     stays : bool array of shape (folds, n_nodes)
         Nodes that stay known in each fold.
     options : Choice
-        The given method and parameters; None for parameters to be chosen. Given ones are not searched.
+        The given method and parameters; parameters that are None are searched.
     directed : bool
         Whether values are directions.
     """
@@ -567,7 +565,7 @@ def _scan(measure: Callable[[float], list[Choice]]) -> list[Choice]:
 
 
 def check_known(values: ArrayLike, known: Any, n_nodes: int, name: str = "values") -> Known:
-    """Check values and the mask, or the nodes, that say where they are known.
+    """Check values, and the mask or nodes where they are known.
 
     Parameters
     ----------
@@ -576,7 +574,7 @@ def check_known(values: ArrayLike, known: Any, n_nodes: int, name: str = "values
     known : bool array-like of shape (n_nodes,), int array-like, or None
         None: the rows without NaN.
     name : str
-        What errors call the values.
+        Name of the values in errors.
     """
     if np.ma.is_masked(values):
         reject(name, f"without a mask of its own; give `known=~{name}.mask`", "a masked array", TypeError)
@@ -604,7 +602,7 @@ def _check_mask(known: Any, n_nodes: int) -> BoolArray:
         mask = np.zeros(n_nodes, dtype=bool)
         nodes = check_indices(given, "known", n_nodes)
         mask[nodes] = True
-        if mask.sum() < len(nodes):  # most often a mask of the numbers 0 and 1
+        if mask.sum() < len(nodes):  # most likely a mask of the numbers 0 and 1
             rule = "a mask of booleans (`known.astype(bool)` converts 0 and 1), or distinct node indices"
             reject("known", rule, f"{len(nodes)} indices with repetitions")
         return mask
@@ -616,8 +614,7 @@ def _check_mask(known: Any, n_nodes: int) -> BoolArray:
 def make_folds(mask: BoolArray, rng: np.random.Generator) -> BoolArray:
     """Masks of the nodes that stay known when each fold in turn is left out, shape (folds, n_nodes).
 
-    Five folds leave the known nodes 4/5 as dense. With fewer than five known nodes each node is a fold; a single
-    known node gives no folds.
+    Five folds keep 4/5 of the density. Fewer than five known nodes are one fold each; a single one gives none.
     """
     nodes = np.flatnonzero(mask)
     count = min(5, len(nodes)) if len(nodes) > 1 else 0
@@ -662,14 +659,13 @@ def fill_by_kernel(problem: Problem, stays: BoolArray, tau: float) -> list[Fille
 
     found = weighted_means(stacked, np.tile(values, (n_folds, 1)), stays.ravel().astype(np.float64))
     means, masses = found.values.reshape(n_folds, n, -1), found.mass.reshape(n_folds, n)
-    # Sums of weights above 1e4 times the error of the action: the mean is then accurate to 1e-4 of the spread of
-    # the values, mostly to 1e-8.
+    # Weights above 1e4 times the error of the action give means accurate to 1e-4 of the spread, mostly to 1e-8.
     floors = 1e4 * _tolerance(tau) * np.sqrt(stays.sum(axis=1))
     return [finish_means(problem, *parts) for parts in zip(stays, means, masses, floors, strict=True)]
 
 
 def _tolerance(tau: float) -> float:
-    """Error of the kernel's action, relative to the norm of a column, that doubles allow."""
+    """Error of the kernel's action in double precision, relative to the norm of a column."""
     return 1e-12 if tau <= 1024 else 1e-10
 
 
@@ -709,8 +705,8 @@ def fill_by_gp(
     """Mean of a Gaussian process, u0 + K_nk (K_kk + noise I)^-1 (u_k - u0): fields for every noise and mask.
 
     u0 is the mean of the known values of a component. All systems run side by side in one action: the columns of a
-    fold are zero at its unknown nodes, and the kernel is restricted to its mask. Residuals of 1e-4, returned as
-    well, change no third digit of a prediction; most runs reach the cap first.
+    fold are zero at its unknown nodes, and the kernel is restricted to its mask. The largest residual is returned
+    as well; 1e-4 does not change the third digit of a prediction, and most runs reach the cap first.
     """
     graph, known = problem.graph, problem.known
     n_folds, n_noises, width = len(stays), len(noises), known.values.shape[1]
@@ -736,9 +732,7 @@ def fill_by_gp(
 
 
 def weighted_means(action: Action, values: FloatArray, share: FloatArray | None = None) -> Smoothed:
-    """Average known values with the weights of a kernel; constants are reproduced.
-
-    With nonnegative weights no mean leaves the range of the values.
+    """Average values with the weights of a kernel. Constants are kept; with nonnegative weights, also the range.
 
     Parameters
     ----------
@@ -799,9 +793,9 @@ def solve_with_fixed(
     Parameters
     ----------
     system : tuple (matrix, action)
-        As of :func:`system_of`. Positive definite on the free nodes.
+        From :func:`system_of`. Positive definite on the free nodes.
     values : array of shape (n, c)
-        Read at the fixed nodes.
+        Only the values at fixed nodes are used.
     fixed, free : bool arrays of shape (n,)
         Nodes that are neither are NaN in the result.
 
@@ -867,19 +861,16 @@ def conjugate_gradients(
 ) -> tuple[FloatArray, float]:
     """Solve A_j x_j = b_j for every column j, all in one action, and return the largest residual |b - A x| / |b|.
 
-    Converged columns take no further part.
-
     Parameters
     ----------
     action : callable
-        X of shape (n, k), columns (k,) -> the products A_j x_j, shape (n, k), for symmetric positive semidefinite
-        A_j.
+        X of shape (n, k), columns (k,) -> A_j x_j of shape (n, k), with symmetric positive semidefinite A_j.
     right : array of shape (n, c)
         The b_j.
     tol : float
-        A column has converged when its residual is at most ``tol`` times its right-hand side.
+        A column is finished when its residual is at most ``tol`` times its right-hand side.
     max_iterations : int
-        Cap on the number of steps. Stopping early smooths the solution, as noise does.
+        Cap on the number of steps. Stopping early smooths the solution, like more noise.
     """
     solution, residual, direction = np.zeros_like(right), right.copy(), right.copy()
     squared = _dots(right, right)

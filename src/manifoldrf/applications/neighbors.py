@@ -1,4 +1,4 @@
-"""Classification from few labelled points by the nearest of them in features, with help of unlabelled points."""
+"""Nearest-neighbour classification in features from few labelled points, with the help of unlabelled ones."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -29,7 +29,7 @@ RANKINGS = ("euclidean", "cosine", "kernel", "share", "balanced")
 
 
 class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Majority vote of the nearest labelled points in features, with help of unlabelled points.
+    """Majority vote of the nearest labelled points in features, with the help of unlabelled points.
 
     C(x, l) = phi(x).phi(l) is the kernel between a point and a labelled point. The nearest l has the smallest
     |phi(x) - phi(l)| ("euclidean"), the largest cosine of phi(x) and phi(l) ("cosine"), the largest C(x, l)
@@ -37,7 +37,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     w such that all labelled points get the same share of the cloud ("balanced"): every point u of the cloud is
     divided among them as w_l C(u, l) / sum_m w_m C(u, m).
 
-    The last two prevent labelled points in dense regions, which are near to everything, from winning everywhere.
+    The last two prevent labelled points in dense regions, which are close to everything, from dominating.
     They assume that labelled points are distributed like the cloud: a class with twice as many labels gets twice
     the share. Points whose features are all zero, such as points far from the space, are equally near to all
     labelled points, and their class is meaningless.
@@ -97,7 +97,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         check_option(self.ranking, "ranking", RANKINGS)
         as_array(y, "y")  # scikit-learn drops masks
         X, y = self._checked(X, y=y)
-        with filtered("ignore", "The number of unique classes", UserWarning):  # one label each is no regression
+        with filtered("ignore", "The number of unique classes", UserWarning):  # unique labels are not regression
             check_classification_targets(y)
         check_integer(self.n_neighbors, "n_neighbors", 1, len(y))
         self.classes_, self._labels = np.unique(y, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Gaussian processes on features: likelihood, posterior, and the average over what few data leave open.
+"""Gaussian processes on features: likelihood, posterior, and averages over what few data do not determine.
 
 f(z) = phi(z) . w with w ~ N(0, variance I), and y = offset + f(x) + noise. With Phi = U diag(sqrt(s)) V^T, shape
 (n, m), the likelihood is a function of s, U^T y and the ratio of noise to variance, so one decomposition serves all
@@ -8,7 +8,7 @@ s begins to matter, is raised to that.
 Features of one kernel serve all wider ones. At their own anchors, features times the roots of the quadrature
 weights are a symmetric matrix with the spectrum of the root of the kernel, root(omega_j). Along its eigenvectors,
 features of another kernel are those of the first times root'(omega_j) / root(omega_j). So a search over the time
-needs one fit, and all its kernels are processes with diagonal prior covariances of w in one basis.
+needs one fit, and its kernels are processes with diagonal prior covariances of w in a common basis.
 """
 
 import copy
@@ -30,7 +30,7 @@ from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, ProductKernel, ScaledKernel, SumKernel
 from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel, MaternKernel, RegularizedLaplacianKernel
 
-# Ratios of noise to the mean of s: from data without noise to data that are only noise. Ends of a grid, see there.
+# Range of the ratio of noise to the mean of s: from data without noise to data that are only noise.
 LOWEST, HIGHEST = 1e-8, 1e4
 _TINY, _HUGE = float(np.finfo(np.float64).tiny), 1e300  # limits of levels: logarithms and quotients stay finite
 Levels = tuple[float | None, float | None]  # variance and noise; None if free
@@ -67,7 +67,7 @@ class Spectrum:
 
 
 class Moments:
-    """What the likelihood needs to know of n data with m features: the features themselves or, if n > m, products.
+    """What the likelihood needs of n data with m features: the features themselves or, if n > m, their products.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Moments:
     def spectrum(self, scale: FloatArray, *, directions: bool = True) -> Spectrum:
         """Spectrum of features times factors (m,): O(min(n, m)^3) time, O(m^3) if n > m.
 
-        Without ``directions``, columns that the factors make negligible are left out: wide kernels take no time.
+        Without ``directions``, columns with negligible factors are left out, so wide kernels take hardly any time.
         """
         if self.rows is not None:
             rows, rest = self.rows * scale, np.zeros(self.targets.shape[1])
@@ -241,7 +241,7 @@ class Posterior:
 
 
 def plain_posterior(spectrum: Spectrum, found: FoundLevels) -> Posterior:
-    """The posterior for known levels, around an offset of zero that is taken for certain."""
+    """The posterior for known levels and a known offset of zero."""
     values, ratio = spectrum.values[:, None], found.ratio
     weights = spectrum.directions @ (np.sqrt(values) / (values + ratio) * spectrum.shares)  # (m, c)
     shares = -(found.variance * values / (values + ratio)).T
@@ -304,7 +304,7 @@ def average_posterior(
         volume = np.log(leverage) - np.log(inverse).sum(axis=1)
         evidence = np.maximum(-0.5 * (fit + volume[:, None]), -_HUGE)  # (J, c)
         ends = np.concatenate([inverse[:, :, None] * rest, offset[:, None, :]], axis=1)  # (J, n + 1, c)
-        pulls = np.column_stack([-inverse * ones, np.ones(len(ratios))])  # how the weights follow the offset
+        pulls = np.column_stack([-inverse * ones, np.ones(len(ratios))])  # dependence of the weights on the offset
         lift = np.zeros((m + 1, n + 1))
         lift[:m, :n], lift[m, n] = (scale**2)[:, None] * (rows.T @ vectors), 1.0
         members.append((evidence, ratios, variance, inverse, leverage, ends, pulls, lift, height, scale))
@@ -333,7 +333,7 @@ def average_posterior(
 
 
 def _ratios(levels: Levels, height: float, size: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-    """Ratios of noise to variance, (J,), by half decades, and the variance of each; None to integrate over it."""
+    """Ratios of noise to variance, (J,), in half decades, and the variance of each; None to integrate over it."""
     variance, noise = levels
     low, high = max(float(size.min()), 1e-200), max(float(size.max()), 1e-200)
     if variance is not None:
@@ -368,8 +368,8 @@ def stretched(kernel: AbstractKernel, factor: float, graph: Any) -> AbstractKern
 def eigenbasis(features: Any, own: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues (m,) and eigenvectors (m, m) of features at their own anchors; the largest eigenvalue is one.
 
-    ``own`` is what K(x, x) is proportional to at the anchors besides the kernel per volume: their degrees for a
-    kernel of the graph itself.
+    At the anchors, K(x, x) is the kernel per volume times ``own``, up to a factor: their degrees for a kernel of
+    the graph itself.
     """
     rows = features.transform(features.graph_.positions[features.anchors_])
     square = np.sqrt(features.weights_ * reciprocal(own))[:, None] * rows
@@ -380,8 +380,8 @@ def eigenbasis(features: Any, own: FloatArray) -> tuple[FloatArray, FloatArray]:
 def spectral_factors(values: FloatArray, *kernels: AbstractKernel) -> FloatArray:
     """Factors (K - 1, m) that turn features of the first kernel into those of each other one, in the eigenbasis.
 
-    ``kernels`` are resolved on the graph. Eigenvalues below 1e-4 of the largest are errors of the features, and
-    take the factor at that limit.
+    ``kernels`` are resolved on the graph. Eigenvalues below 1e-4 of the largest count as errors of the features,
+    and take the factor at that limit.
     """
     gaps = np.concatenate([[0.0], np.geomspace(1e-8, 2.0, 1000)])
     roots = [kernel.root().spectral(1 - gaps) for kernel in kernels]
@@ -425,7 +425,7 @@ class FourierFeatures:
 @stored
 @dataclass(frozen=True, eq=False)
 class NodeFeatures:
-    """Rows of a table (n_nodes, m); points are numbers of nodes."""
+    """Rows of a table (n_nodes, m); points are indices of nodes."""
 
     table: FloatArray
     about = "eigenvectors of the walk of a graph"
@@ -450,5 +450,5 @@ def leading_eigenvectors(matrix: Any, m: int) -> tuple[FloatArray, FloatArray]:
     n = matrix.shape[0]
     if n <= 4096 or 4 * m > n:  # Lanczos' method is slower where many are wanted
         return linalg.eigh(matrix.toarray(), subset_by_index=(n - m, n - 1))  # type: ignore[no-any-return]
-    # Ones are an eigenvector of a regular graph; from one, the method goes on in a random direction of its own.
+    # Ones are an eigenvector of a regular graph, from which the method would continue in an unseeded direction.
     return eigsh(matrix, m, which="LA", v0=generator(0, "eigenvectors").normal(size=n))  # type: ignore[no-any-return]

@@ -49,9 +49,8 @@ from manifoldrf.kernels.abstract_kernel import ASYMMETRIC, AbstractKernel
 from manifoldrf.kernels.named_kernels import DiffusionKernel, HeatKernel
 from manifoldrf.signatures import check_kernel
 
-# Values up to which a process averages over time, variance and noise. More values determine them well, and an
-# average takes O(n^3) time for each kernel; ``benchmarks/bench_coverage.py`` measures intervals on both sides of
-# the limit.
+# Up to this number of values, a process averages over time, variance and noise. More values determine them well,
+# and averages take O(n^3) time for each kernel. ``benchmarks/bench_coverage.py`` measures intervals on both sides.
 _FEW_VALUES = 512
 _FEATURES = 1024, 2048  # of a search, and of a second one if the best kernel is the narrowest of the first
 _Level = float | FloatArray  # one for each output
@@ -65,17 +64,16 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
     Parameters
     ----------
     features : transformer or None, default=None
-        The default is :class:`ManifoldRandomFeatures`, or :class:`GraphRandomFeatures` where the space is a graph
-        without points. It is cloned and fitted to the space. If these have
-        ``times`` and no kernel, the heat time with the smallest leave-one-out error is used, of four an octave and
-        measured at no more than 2048 random data; a given kernel is used as it is.
+        By default :class:`ManifoldRandomFeatures`, or :class:`GraphRandomFeatures` for a graph without points. They
+        are cloned and fitted to the space. With ``times`` and without a kernel, the heat time with the smallest
+        leave-one-out error is used, among four per octave, measured at up to 2048 random data.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
-        The whole space, of which the data are a few points; None to use the data themselves. Of a graph without
+        The whole space, of which the data are a few points; None to use the data themselves. On a graph without
         points, also one of another library or a sparse matrix, the data are nodes.
     alpha : float or "cv", default="cv"
         Penalty, nonnegative. "cv": the value with the smallest leave-one-out error, which needs no refits.
     random_state : None, int, Generator or RandomState, default=None
-        Seed of the default features and of the choice of data; other features have their own.
+        Seed of the default features and of the choice of data; other features have their own seed.
     n_jobs : int, default=-1
         Number of threads of the default features, -1 for all cores.
 
@@ -139,9 +137,8 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
         X : array-like of shape (n, d), or nodes of shape (n,) or (n, 1) of a graph without points
         y : array-like of shape (n,) or (n, c)
         sample_weight : array-like of shape (n,), optional
-            Weights of the squared errors, nonnegative. A weight of 2 counts as two equal data, also in the
-            leave-one-out error, which leaves out one of them. Without a space all points are part of the space,
-            whatever their weights.
+            Nonnegative weights of the squared errors. A weight of 2 counts as two equal data, of which the
+            leave-one-out error leaves out one. Without a space, points of any weight belong to the space.
         """
         alpha = check_number_or(self.alpha, "alpha", "cv", NONNEGATIVE)
         space, (points, targets, mass, numbers) = read_data(self, X, y, sample_weight)
@@ -173,7 +170,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
         return self
 
     def _best_time(self, features: ManifoldRandomFeatures, data: tuple[FloatArray, ...], alpha: Any) -> float:
-        """The time with the smallest leave-one-out error; the best of 16 an octave is no better than that of 4."""
+        """The time with the smallest leave-one-out error; 16 times per octave are no better than four."""
         rng = Streams.from_seed(self.random_state, "random_state").generator("regression.times")
         few = np.sort(rng.choice(len(data[0]), min(len(data[0]), 2048), replace=False))
         points, targets, mass = (part[few] for part in data)
@@ -202,9 +199,9 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
 def _solve_ridge(rows: FloatArray, targets: FloatArray, mass: FloatArray, alpha: float | None) -> Any:
     """Singular values (r,), right vectors (r, m) and shares (r, c) of centred data, and the best penalty.
 
-    With the penalty come its root mean squared leave-one-out error and the sum over outputs of squared errors over
-    variances. Without datum i the residual there is (y_i - f_i) / (1 - H_ii), where H maps y to the fitted values.
-    Of a datum with a weight above 1, a share of weight 1 is left out.
+    Also returns the root mean squared leave-one-out error of the penalty, and its squared errors over variances,
+    summed over outputs. The leave-one-out residual of datum i is (y_i - f_i) / (1 - H_ii), where H maps y to the
+    fitted values. Of a datum with a weight above 1, a share of weight 1 is left out.
     """
     roots, n, out = np.sqrt(mass)[:, None], float(mass.sum()), np.minimum(1.0, 1 / mass)
     known, centred = (roots * (part - np.average(part, axis=0, weights=mass)) for part in (rows, targets))
@@ -231,29 +228,27 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     of :class:`ManifoldRandomFeatures`. The time (or length scale), the variance and the noise with the largest
     marginal likelihood are ``kernel_``, ``variance_`` and ``noise_variance_``.
 
-    Few data leave them open, and the best alone would be overconfident. So predictions from at most 512 values
-    average over the times of the search and over ratios of noise to variance, by their marginal likelihoods, with
-    even priors of their logarithms. The variance, with the prior 1 / variance, and the offset, with a flat prior,
-    are integrated in closed form. Means and standard deviations are those of this mixture. With given ``variance``
-    and ``noise_variance`` and ``optimize=False`` there is nothing to average: this is the plain process around the
-    mean of y. With more values it is the plain process of the best time, variance and noise.
+    Few data do not determine these, and the best values alone would be overconfident. So predictions from at most
+    512 values average over the times of the search and ratios of noise to variance, weighted by marginal likelihood
+    with uniform priors on their logarithms. Variance (prior 1 / variance) and offset (flat prior) are integrated in
+    closed form. Predictions from more values, or with given ``variance`` and ``noise_variance`` and
+    ``optimize=False``, use a single time, variance and noise, and the mean of y as offset.
 
     Parameters
     ----------
     kernel : AbstractKernel, callable or None, default=None
-        As in :class:`ManifoldRandomFeatures`; the search starts at its time. Heat, diffusion, Matern and
-        regularised Laplacian kernels, their sums, products and multiples have a time that can be optimised; all
-        terms of a sum are stretched by the same factor. On a heat graph the time of a heat kernel is at least two
-        steps; build a graph of shorter steps if the data are rougher. None: the heat kernel times a factor that
-        makes K(x, x) one on average over the data.
+        As in :class:`ManifoldRandomFeatures`; the search starts at its time. The time of heat, diffusion, Matern
+        and regularised Laplacian kernels, their sums, products and multiples can be optimised, with one factor for
+        all terms. On a heat graph a heat kernel takes at least two steps; rougher data need shorter steps.
+        None: the heat kernel times a factor that makes K(x, x) one on average over the data.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
-        The whole space, of which the data are a few points; None to use the data themselves. Of a graph without
-        points, also one of another library or a sparse matrix, the data are nodes. Fewer than 200 data do
-        not show a space: without a space, kernel and graph, K is then the Gaussian kernel exp(-|x - y|^2 / 4t) of
-        the coordinates, with a :class:`ManifoldWarning`.
+        The whole space, of which the data are a few points; None to use the data themselves. On a graph without
+        points, also one of another library or a sparse matrix, the data are nodes. Fewer than 200 data do not
+        determine a space: without a space, kernel and graph, K is then the Gaussian kernel exp(-|x - y|^2 / 4t)
+        of the coordinates, with a :class:`ManifoldWarning`.
     n_features : int or {"auto", "all"}, default="auto"
-        "auto": anchors .7 times as far apart as features are wide, from 256 to 2048. "all" is the exact kernel of
-        the graph at its nodes. The search takes O(m^3) time, and leaves out kernels that need more features.
+        "auto": 256 to 2048, with anchors .7 feature widths apart. "all": the exact kernel of the graph at its
+        nodes. The search takes O(m^3) time, and leaves out kernels that need more features.
     graph : HeatGraph, KnnGraph, callable, Graph or None, default=None
         As in :class:`ManifoldRandomFeatures`.
     field : str, default="auto"
@@ -277,8 +272,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     Attributes
     ----------
     features_ : ManifoldRandomFeatures or None
-        Of the narrowest kernel in the average, from which those of wider ones are made; None for the Gaussian
-        kernel of the coordinates, and for graphs without points, whose features are eigenvectors of the walk.
+        Features of the narrowest kernel in the average, from which those of wider ones are derived; None for the
+        Gaussian kernel of the coordinates, and for graphs without points, which use eigenvectors of the walk.
     kernel_ : AbstractKernel
         The kernel with the best time.
     variance_, noise_variance_ : float or array of shape (c,)
@@ -294,9 +289,9 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
 
     Notes
     -----
-    Features are fitted once, for the narrowest kernel that m features can represent and the data can tell from
-    noise: a quarter as wide as the data are apart. Features of wider ones are the same along other eigenvectors,
-    see ``applications/processes``. Prediction stores 8 m^2 c bytes in an average, else 8 m min(n, m).
+    Features are fitted once, for the narrowest kernel that m features can represent and the data can distinguish
+    from noise: a quarter as wide as the distance between data. Wider kernels rescale them along eigenvectors, see
+    ``applications/processes``. Prediction stores 8 m^2 c bytes for an average, else 8 m min(n, m).
 
     Away from the space the features vanish and the prediction returns to the prior: the mean is the offset, and the
     standard deviation is the average prior standard deviation of f.
@@ -368,10 +363,10 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         y : array-like of shape (n,) or (n, c)
             Several outputs share the time; each has its own variance and noise.
         sample_weight : array-like of shape (n,), optional
-            Nonnegative: the noise of a datum has the variance noise / weight, as if it were the mean of so many
-            data. Data of weight 0 are left out.
+            Nonnegative. The noise of a datum has the variance noise / weight, as for the mean of several data.
+            Data of weight 0 are left out.
         """
-        # Other variances over a small ratio may overflow.
+        # Wider ranges could overflow when divided by small ratios.
         variance = check_number_or(self.variance, "variance", "auto", Interval(1e-100, 1e100))
         noise = check_number_or(self.noise_variance, "noise_variance", "auto", POSITIVE)
         optimize = check_flag(self.optimize, "optimize")
@@ -399,7 +394,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
             candidates = _Stretched(template, options, space, len(points), optimize=optimize)
             on = on_space(candidates.problem.window(points) > 0, numbers)
             points, targets, mass = points[on], targets[on], mass[on]
-        unit = float(mass.mean())  # weights relative to their mean belong to a noise that is smaller by it
+        unit = float(mass.mean())  # relative to their mean, weights imply a noise divided by it
         roots = np.sqrt(mass / unit)
         offset = np.average(targets, axis=0, weights=mass)
         data = points, roots[:, None] * (targets - offset), roots
@@ -434,7 +429,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return_std : bool
             Also return the standard deviation of offset + f, shape (q,) or (q, c). For few data it is that of the
             average over times, variances, noises and offsets. With ``include_noise``, ``mean +- 1.645 std`` is a
-            90 % interval of a new value: on average over many fields, not in each, it holds about 90 %.
+            90 % interval of a new value; it holds about 90 % on average over many fields, not in each.
         return_cov : bool
             Return the covariance of offset + f instead, shape (q, q) or (q, q, c).
         include_noise : bool
@@ -443,7 +438,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         Returns
         -------
         mean : array of shape (q,) or (q, c)
-        std or cov : array, if asked for
+        std or cov : array, if requested
         """
         points = query_points(self, X)
         if check_flag(return_std, "return_std") and check_flag(return_cov, "return_cov"):
@@ -499,7 +494,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         return as_dense(self.features_.transform(points))
 
     def _own(self, points: FloatArray, *, noise: bool) -> FloatArray:
-        """Variance of each point alone, (q, c): what the window removes off the space, and the noise if asked."""
+        """Independent variance of points, (q, c): what the window removes off the space, and noise if requested."""
         window = np.ones(len(points)) if self.features_ is None else self.features_.map_.kernel.window(points)
         return np.asarray((1 - window**2)[:, None] * self._posterior.prior + noise * self._posterior.noise)
 
@@ -540,14 +535,14 @@ class _SearchResult(NamedTuple):
 
 
 class _Stretched:
-    """A kernel at other times, on the graph of a space, with features of the narrowest."""
+    """A kernel at several times on the graph of a space, with the features of the narrowest."""
 
     common = None
 
     def __init__(self, template: Any, options: FitOptions, space: Any, n: int, *, optimize: bool) -> None:
         graph = options.graph
         if isinstance(space, AbstractManifold) and graph is None and options.kernel is None and optimize:
-            # A grid whose default kernel is half as wide as the data are apart.
+            # A grid whose default kernel is half as wide as the distance between data.
             graph = HeatGraph(n_nodes=int(np.clip(32 * n, 500, 4000)))
         self.template = self.features = template.set_params(graph=graph)
         with stage_of(options.progress, "graph"):
@@ -561,7 +556,7 @@ class _Stretched:
         return int(np.ceil(self.problem.volume / (ratio * self.problem.width * factor**0.5) ** self.dim))
 
     def _stretched(self, factor: float) -> tuple[AbstractKernel | None, float]:
-        """The kernel at another time, and this over that of the given one; heat kernels take at least two steps."""
+        """The kernel at another time, and the ratio of the times; heat kernels take at least two steps."""
         given: Any = self.problem.stated
         kernel = processes.stretched(given, factor, self.graph)
         return kernel, kernel.t / given.t if isinstance(kernel, HeatKernel) else factor
@@ -572,8 +567,8 @@ class _Stretched:
     def _kernels(self, n: int, most: int) -> dict[AbstractKernel, float]:
         """Kernels to try, the narrowest first, with their times relative to the given one, by factors of two.
 
-        A kernel narrower than a quarter of the distance between n data is the same to them as noise: without this
-        limit, intervals of 10 and 20 values on the sphere hold the same to 1 %.
+        A kernel narrower than a quarter of the distance between n data acts like noise: without this limit, the
+        coverage of intervals from 10 and 20 values on the sphere is the same to 1 %.
         """
         found: dict[AbstractKernel, float] = {}
         narrowest, wanted = 0.24 * spacing_of(self.problem.volume, n, self.dim), self.template.n_features
@@ -581,7 +576,7 @@ class _Stretched:
             kernel, factor = self._stretched(float(octave))
             fits = self.graph.n_nodes <= most or self._needed(factor) <= most
             if isinstance(wanted, int):
-                fits = self._needed(factor, 1.2) <= wanted  # wider apart, features do not resolve the kernel
+                fits = self._needed(factor, 1.2) <= wanted  # anchors farther apart do not resolve the kernel
             if kernel is not None and fits and self.problem.width * factor**0.5 >= narrowest:
                 with suppress(ValueError):  # it cannot be resolved on the graph
                     self._resolved(kernel)
@@ -589,7 +584,7 @@ class _Stretched:
         return found or {self.problem.stated: 1.0}
 
     def _fit(self, kernel: AbstractKernel, factor: float, data: Any, most: int | None) -> processes.Moments:
-        """Fit features of a kernel, at most so many, and return the moments of the data."""
+        """Fit at most ``most`` features of a kernel, and return the moments of the data."""
         n_nodes, m = self.graph.n_nodes, self.template.n_features
         if m == "auto":
             m = min(max(self._needed(factor), 256), most or _FEATURES[1], n_nodes)
@@ -620,7 +615,7 @@ class _Stretched:
         return processes.spectral_factors(values, *map(self._resolved, (self.fitted, *kernels)))
 
     def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _SearchResult:  # noqa: C901
-        """Find the best kernel, and condition it, or all that the data leave open, on the data."""
+        """Find the best kernel, and condition it, or all plausible ones, on the data."""
         (points, targets, roots), n = data, len(data[0])
         for most in _FEATURES:
             times = self._kernels(n, most)
@@ -664,7 +659,7 @@ class _Stretched:
         else:
             found = processes.find_levels(moments.turned(basis).spectrum(own), levels)
             if len(members) > 1 and self.problem.per_volume and self.graph.n_components == 1:
-                scales[:, -1] = 0.0  # constant on the space: the data cannot tell it from the offset
+                scales[:, -1] = 0.0  # constant on the space, like the offset
             rows = roots[:, None] * self.features.transform(points)
             posterior = processes.average_posterior(rows, (targets, roots), (basis, scales, log_prior), levels)
         halved = processes.stretched(self.problem.stated, times[kernels[best]] / 2, self.graph)
@@ -707,7 +702,7 @@ class _Stretched:
 
 
 class _Common:
-    """Kernels with the same features, times factors (K, m) of their own."""
+    """Kernels that share features; each has its own factors, (K, m)."""
 
     features = None
     common: Any
@@ -716,7 +711,7 @@ class _Common:
     scales: FloatArray
 
     def search(self, data: Any, levels: processes.Levels, *, average: bool) -> _SearchResult:
-        """Find the best time, and condition on the data the average over times or, for many values, the best."""
+        """Find the best time, and condition it on the data or, for few values, the average over times."""
         points, targets, roots = data
         rows = roots[:, None] * self.common.rows(points)
         moments = processes.Moments([(rows, targets)], *rows.shape)
@@ -734,10 +729,10 @@ class _Common:
 
 
 class _Coordinates(_Common):
-    """Gaussian kernels exp(-|x - y|^2 / 4t) of the coordinates, where too few data show no space.
+    """Gaussian kernels exp(-|x - y|^2 / 4t) of the coordinates, for data too few to show a space.
 
-    K(x, y) = sum_j p_j cos(w_j (x - y)) with frequencies w_j of all times, and p_j the density of the frequencies
-    of the time t over that of all. So kernels of all times have the same features, cos(w x) and sin(w x).
+    K(x, y) = sum_j p_j cos(w_j (x - y)) with frequencies w_j drawn for all times, and p_j the density of the
+    frequencies of the time t over that of all. So all kernels have the same features, cos(w x) and sin(w x).
     """
 
     def __init__(self, points: FloatArray, streams: Streams) -> None:
@@ -748,8 +743,7 @@ class _Coordinates(_Common):
         centre, extent = points.mean(axis=0), float(np.ptp(points, axis=0).max()) or 1.0
         gaps = cKDTree(points).query(points, 2)[0][:, 1]
         spacing = float(np.median(gaps[gaps > 0])) if gaps.any() else extent
-        # Widths sqrt(t) from a quarter of the distance of data, below which a kernel is noise, to a nearly linear
-        # f.
+        # Widths sqrt(t) from a quarter of the distance of data (narrower ones act like noise) to a nearly linear f.
         octaves = math.ceil(2 * math.log2(4 * extent / (0.24 * spacing)))
         times = (4 * extent) ** 2 * 2.0 ** -np.arange(octaves, -1, -1.0)
         seed = int(streams.generator("regression.frequencies").integers(2**31))
@@ -782,7 +776,7 @@ class _Nodes(_Common):
             if spectrum.min() < -1e-9 * spectrum.max():
                 reject("kernel", "one with nonnegative features", f"{kernel}. {ASYMMETRIC}")
             tried.append((kernel, factor, np.maximum(spectrum, 0.0)))
-        # With some of the eigenvectors, a narrow kernel would lose much of its variance.
+        # With only some of the eigenvectors, a narrow kernel would lose much of its variance.
         whole = [part for part in tried if m == n or part[2].min() <= 0.1 * part[2].max()] or tried[-1:]
         spectra = np.stack([spectrum for _, _, spectrum in whole])
         heights = [float(f"{n / spectrum.sum():.3g}") if template.kernel is None else 1.0 for spectrum in spectra]
@@ -794,7 +788,7 @@ class _Nodes(_Common):
 
 
 def _family(log_times: FloatArray, logs: FloatArray, *, average: bool) -> tuple[int, Any, FloatArray]:
-    """The best kernel, those that the data do not exclude, and logarithms of their prior weights, even in log t."""
+    """The best kernel, those that the data do not exclude, and the logarithms of their priors, uniform in log t."""
     best = int(logs.argmax())
     if len(logs) < 2 or not average:
         return best, np.array([best]), np.zeros(1)
@@ -805,7 +799,7 @@ def _family(log_times: FloatArray, logs: FloatArray, *, average: bool) -> tuple[
 
 
 def _features_facts(features: Any) -> list[tuple[str, str]]:
-    """What notebooks show of the features of a model."""
+    """Facts about the features of a model, for notebooks."""
     if not isinstance(features, ManifoldRandomFeatures):
         return [("features", str(features))]
     shown = ("kernel", "cloud", "graph", "features", "relative error")
@@ -821,8 +815,7 @@ def has_nodes_only(space: Any) -> bool:
 def read_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, tuple[Any, ...]]:
     """The space, and points (n, d), values (n, c), weights (n,) and rows (n,) of the data of positive weight.
 
-    Sets ``_is_vector`` if the values are a vector. The space has as many coordinates as the data; it is the data
-    themselves if it is None.
+    Sets ``_is_vector``. The space must have as many coordinates as the data; by default it is the data themselves.
     """
     space = translated(estimator.space, "space")
     if has_nodes_only(space):
@@ -845,7 +838,7 @@ def read_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, 
 
 
 def _check_rows(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-    """Points (n, d) and values (n, c) as scikit-learn's checks want them."""
+    """Points (n, d) and values (n, c) as scikit-learn's checks require them."""
     refuse_text(X, "X")  # scikit-learn reads numbers from texts
     shape = as_array(X, "X").shape
     if len(shape) == 2 and shape[0] == 1:
@@ -876,7 +869,7 @@ def n_coordinates(space: Any) -> int:
 
 
 def on_space(on: Any, numbers: Any) -> Any:
-    """Numbers of the data on the space; the others, rows ``numbers`` of X, are left out with a warning."""
+    """Indices of the data on the space; others are left out, and a warning names their rows in X (``numbers``)."""
     n_off = int((~on).sum())
     if len(on) - n_off < 2:
         rule = "on the space, where features are not zero; check units and coordinates"
@@ -892,7 +885,7 @@ def on_space(on: Any, numbers: Any) -> Any:
 
 
 def query_points(estimator: Any, X: Any) -> FloatArray:
-    """Check points to predict at."""
+    """Check the points of a prediction."""
     check_is_fitted(estimator, "features_")
     if isinstance(getattr(estimator, "_common", estimator.features_), processes.NodeFeatures | GraphRandomFeatures):
         X = np.reshape(as_array(X, "X"), (-1, 1))  # nodes
@@ -900,7 +893,7 @@ def query_points(estimator: Any, X: Any) -> FloatArray:
 
 
 def parts_of(values: FloatArray, m: int) -> Iterator[FloatArray]:
-    """Split rows into parts so small that m features of each row take 128 MB."""
+    """Split rows into parts whose m features take up to 128 MB."""
     size = max(1, 2**24 // m)
     for start in range(0, len(values), size):
         yield values[start : start + size]

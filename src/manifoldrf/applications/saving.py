@@ -1,4 +1,4 @@
-"""Save fitted regressors and interpolators to one file, and make them again from its state."""
+"""Save fitted regressors and interpolators to one file, and restore them from its state."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -39,7 +39,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         return save_value(path, self)
 
     def _state(self) -> dict[str, Any]:
-        """What a file holds."""
+        """The state that a file holds."""
         params = plain_params(self, without=("space", "n_jobs"))
         return {
             "params": {name: value for name, value in params.items() if not isinstance(value, Graph)},
@@ -49,7 +49,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        """The estimator of a file; raises if the state is not one that :meth:`save` writes."""
+        """The estimator in a file; raises if :meth:`save` does not write such a state."""
         fitted, names = state["fitted"], state["feature_names_in"]
         if set(fitted) != set(cls._stored):
             raise TypeError("it lacks fitted attributes")
@@ -72,12 +72,12 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         return text_table(self._facts())
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Text of the parameters; of an array only its corners."""
+        """Text of the parameters, with arrays abbreviated."""
         with np.printoptions(threshold=16, edgeitems=1, precision=4):
             return str(super().__repr__(N_CHAR_MAX))
 
     def _html_repr(self) -> str:
-        """What notebooks show: a table of a fit, computing nothing and warning of nothing."""
+        """The table of a fit that notebooks show; it computes nothing and does not warn."""
         if not hasattr(self, next(iter(self._stored))):
             return str(super()._html_repr())
         return html_table(f"{type(self).__name__}, fitted", self._facts())
