@@ -65,7 +65,7 @@ def linear_attention(
     Returns
     -------
     means : tensor of shape (..., L, d)
-        Of the type of ``v``; under autocast of its type, as other attention in torch, unless ``v`` is double.
+        In the type of ``v`` or, under autocast, in its type, like other attention in torch, unless ``v`` is double.
 
     Examples
     --------
@@ -201,7 +201,7 @@ class ManifoldAttention(nn.Module):
         Whether each head learns the time of its heat kernel. ``features`` is then one fit with ``times``, and the
         times of ``n_heads`` heads begin evenly spread over its range.
     projections : bool, default=True
-        Whether values and results pass through linear layers. If False, heads are parts of the tokens.
+        Whether values and results pass through linear layers. If False, each head takes a part of the tokens.
     generator : torch.Generator, optional
         For the initial values of the linear layers; the default generator of torch if None.
 
@@ -443,7 +443,7 @@ def full_precision(like: Tensor) -> AbstractContextManager[Any]:
 
 
 def cast_type(like: Tensor) -> torch.dtype | None:
-    """Type of autocast on the device of a tensor; None where it is off."""
+    """Type of autocast on the device of a tensor; None if autocast is off."""
     kind = like.device.type
     on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
     return torch.get_autocast_dtype(kind) if on else None
@@ -455,7 +455,7 @@ def type_of_results(v: Tensor) -> torch.dtype:
 
 
 def checked_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor | None, *, causal: bool) -> Tensor:
-    """As :func:`linear_attention`, for arguments that are known to be good and in one precision."""
+    """As :func:`linear_attention`, for valid arguments in one precision."""
     return quotient(*(prefix_sums if causal else whole_sums)(phi_q, phi_k, v, weights))
 
 

@@ -1,4 +1,4 @@
-"""Features as tensors, with gradients by positions and by the parameters of the kernel."""
+"""Features as tensors, with gradients with respect to positions and parameters of the kernel."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 # Relative step of central differences: its square and the rounding error over it are both 4e-11.
 STEP = float(np.finfo(np.float64).eps ** (1 / 3))
 
-# Values (q, c) at points (q, d) for parameters (k,), and their derivatives by the parameters, (k, q, c).
+# Values (q, c) at points (q, d) for parameters (k,), and their derivatives with respect to these, (k, q, c).
 Function = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 
 
@@ -42,7 +42,7 @@ def check_tensor(tensor: Any, name: str, n_dimensions: int, types: Sequence[torc
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """A tensor in single precision at least: in half precision sums lose their digits."""
+    """A tensor in at least single precision, because sums in half precision lose their digits."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
@@ -62,7 +62,7 @@ def check_fitted(features: Any) -> ManifoldRandomFeatures:
 
 
 class Differentiated(torch.autograd.Function):
-    """Values of a NumPy function; gradients by points are central differences in double precision.
+    """Values of a NumPy function. Gradients with respect to points are central differences in double precision.
 
     One rule serves every feature map. Exact derivatives would need code for each rule, graph and mesh. Differences
     are accurate to 1e-9 where features are smooth, and cost two evaluations per axis.
@@ -84,7 +84,7 @@ class Differentiated(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        """Gradients by the points and by the parameters."""
+        """Gradients with respect to the points and the parameters."""
         outer = as_places(gradient)
         by_points, by_parameters = None, None
         if ctx.needs_input_grad[0]:
@@ -97,7 +97,7 @@ class Differentiated(torch.autograd.Function):
 
     @staticmethod
     def slope(ctx: Any, axis: int) -> FloatArray:
-        """Derivative along one axis, shape (q, c); at a jump, that of the side without it."""
+        """Derivative along one axis, shape (q, c); at a jump, that on the continuous side."""
         ends = []
         for sign in (1.0, -1.0):
             moved = ctx.places.copy()
@@ -113,7 +113,7 @@ class Differentiated(torch.autograd.Function):
 
 
 def dense_features(features: Any, points: Tensor) -> Tensor:
-    """Features of points (q, d) by a fitted transformer, in the precision of the points, with gradients by them."""
+    """Features of points (q, d) by a fitted transformer, in the precision of the points, and differentiable."""
     known = isinstance(features, ManifoldRandomFeatures)
     if not len(points):
         return points.new_zeros(0, features.n_features_out_ if known else len(features.get_feature_names_out()))
@@ -125,7 +125,7 @@ def dense_features(features: Any, points: Tensor) -> Tensor:
     jobs = check_jobs(features.n_jobs)
 
     def rows(places: FloatArray, _: FloatArray) -> tuple[FloatArray, FloatArray]:
-        inside = features._check_queries(places, "positions")[0]  # of a periodic box, as steps may leave it
+        inside = features._check_queries(places, "positions")[0]  # wraps steps that leave a periodic box
         return as_dense(features.map_.rows(inside, jobs)[0]), np.zeros((0, 1, 1))
 
     # A network computes in single precision, and has kinks where a shortest path changes.
@@ -144,7 +144,7 @@ def features_at(features: Any, positions: Tensor, like: Tensor) -> Tensor:
 
 
 class DifferentiableFeatures(nn.Module):
-    """Features with gradients by the parameters of the kernel and by the positions.
+    """Features with gradients with respect to the parameters of the kernel and the positions.
 
     ``module(points)`` are features phi with phi(x) . phi(y) = variance K(x, y). For a fit with ``times`` the
     parameters are the time ``t`` of a heat kernel, which stays in the range of the fit, or ``nu`` and
@@ -163,12 +163,12 @@ class DifferentiableFeatures(nn.Module):
     -----
     Parameters are in single precision; ``module.double()`` changes that. Features have the type of the points.
     Points in half precision are summed in single precision. Features are evaluated on the CPU and moved to the
-    device of the module, where the points must be. Gradients by positions are central differences in double
-    precision, accurate to 1e-9 where features are smooth, in the ambient space. Between two octaves of t, features
-    of both are blended in the first sixth of the second, so that the kernel and its gradient are continuous; there
-    the kernel is within the error of both, not equal to that of ``features.at(t)``. Where training leads to a
-    Matern kernel that the range of the fit does not hold, a :class:`ManifoldWarning` says so once, and the sum over
-    the octaves of the range is used.
+    device of the module, where the points must be. Gradients with respect to positions are central differences in
+    the ambient space in double precision, accurate to 1e-9 where features are smooth. Between two octaves of t,
+    features of both are blended in the first sixth of the second, so that the kernel and its gradient are
+    continuous; there the kernel is within the error of both, not equal to that of ``features.at(t)``. If training
+    leads to a Matern kernel that the range of the fit does not cover, a :class:`ManifoldWarning` is given once, and
+    the sum over the octaves of the range is used.
 
     Examples
     --------
@@ -207,7 +207,7 @@ class DifferentiableFeatures(nn.Module):
         else:
             t = start.t if isinstance(start, HeatKernel) else check_real(start, "kernel", POSITIVE)
             self.family.number(t)  # refuses a time out of the range
-            # Part of the state: the same state must be the same time, also with another fit.
+            # Part of the state, so that the same state means the same time with another fit.
             low, high = math.log(self.family.shortest), math.log(self.family.longest)
             self.register_buffer("log_range", torch.tensor([low, high], dtype=torch.float64))
             share = min(
@@ -263,7 +263,7 @@ class DifferentiableFeatures(nn.Module):
         return HeatKernel(self._inside(self.t.item()))
 
     def _inside(self, t: float) -> float:
-        """A time without the rounding of single precision, which may lead out of the range."""
+        """The time, moved back into the range if rounding to single precision led out of it."""
         family: Any = self.family
         inside = min(max(t, family.shortest), family.longest)
         return inside if abs(t - inside) < 1e-5 * t else t
@@ -348,7 +348,7 @@ class DifferentiableFeatures(nn.Module):
 
 
 def _matern_rows(prepared: PreparedPoints, logs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Features of a Matern kernel, a sum over octaves, and their derivatives by log nu and log lengthscale."""
+    """Features of a Matern kernel, a sum over octaves, and derivatives in log nu and log lengthscale."""
     shares = _log_shares(prepared, logs)
     changes = [
         (_log_shares(prepared, logs + shift) - _log_shares(prepared, logs - shift)) / (2 * STEP)
@@ -360,7 +360,7 @@ def _matern_rows(prepared: PreparedPoints, logs: FloatArray) -> tuple[FloatArray
 
 
 def _log_shares(prepared: PreparedPoints, logs: FloatArray) -> FloatArray:
-    """Logarithms of the factors of the octaves, whose sum is the Matern kernel, as in :meth:`TimeRange.shares`.
+    """Logarithms of the weights of the octaves in the Matern kernel, as in :meth:`TimeRange.shares`.
 
     Logarithms, because the root of a factor that underflows has no derivative.
     """
