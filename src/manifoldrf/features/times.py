@@ -169,7 +169,7 @@ class TimeLevel:
         return float(self.steps[0] * self.step_time)
 
     def coefficients(self, t: float, *, derivative: bool = False) -> FloatArray:
-        """Weights of the tables in the table of the time t, or their derivatives by log t, shape (k,)."""
+        """Weights of the tables in the table of time t, or their derivatives with respect to log t, shape (k,)."""
         return lagrange(np.log(self.steps), math.log(t / self.step_time), derivative=derivative)
 
     def height(self, t: float) -> float:
@@ -264,7 +264,7 @@ class TimeRange:
         return max(0, int(np.searchsorted(starts, t, side="right")) - 1)
 
     def parts(self, t: float) -> list[tuple[int, float, float]]:
-        """The levels of a kernel that is smooth in t: numbers, weights and their derivatives by log t.
+        """The levels of a kernel that is smooth in t: numbers, weights, and derivatives with respect to log t.
 
         Features switch to the next level at the end of an octave. A kernel whose time is learnt must not jump, so
         at the beginning of an octave it blends the levels before and after the switch.
@@ -397,7 +397,7 @@ class PreparedPoints:
         return symmetric_product(self.at(t), self.n_jobs)
 
     def smooth(self, t: float) -> tuple[FloatArray, FloatArray]:
-        """Features that are smooth in t, and their derivatives by log t, shape (q, m) each.
+        """Features that are smooth in t, and their derivatives with respect to log t, shape (q, m) each.
 
         Between levels they are the features of both, see :meth:`TimeRange.parts`. Values that are slightly negative
         from rounding and interpolation are kept, because clipping would not be smooth.
