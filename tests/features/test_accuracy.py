@@ -18,6 +18,7 @@ from manifoldrf import (
     ManifoldWarning,
     MaternKernel,
     MeshGraph,
+    MobiusStrip,
     Sphere,
     TriangleMesh,
     heat_graph,
@@ -183,6 +184,9 @@ def test_graphs_that_can_be_asked_for():
     assert features(HeatKernel(0.2), graph=KnnGraph()).fit(mesh).graph_.mesh is None
     assert features(DiffusionKernel(9.0)).fit(mesh).graph_.mesh is mesh
     assert features(HeatKernel(0.2), graph=HeatGraph(n_nodes=400, n_steps=6)).fit(Sphere()).graph_.n_steps == 6
+    strip = MobiusStrip()  # heat stays on it, so its kernel is 1 / volume on average
+    known = features(HeatKernel(0.05), graph=KnnGraph(), n_features=200).fit(strip)
+    assert abs(known.kernel_matrix(strip.grid(1000)).mean() * strip.volume - 1) < 0.1  # by its density: .2
     volumes = Sphere().grid_weights(500)
     given = features(HeatKernel(0.2), graph=HeatGraph(volumes=volumes)).fit(Sphere().grid(500))
     assert np.array_equal(given.graph_.weights, volumes)

@@ -201,7 +201,7 @@ class GraphKernel:
 
     @cached_property
     def volume(self) -> float:
-        """Volume of the space: known to the graph, the mesh or the metric, else estimated from the density."""
+        """Volume of the space: of the graph, the mesh or the manifold if known, else estimated from the density."""
         graph = self.graph
         if graph.weights is not None:
             return float(graph.weights.sum())
@@ -209,8 +209,9 @@ class GraphKernel:
             if not graph.mesh.area > 0:
                 reject("X", "a mesh with area", "degenerate faces only")
             return float(graph.mesh.area)
-        if graph.metric is not None and not isinstance(graph.metric, AbstractBall):
-            return float(graph.metric.volume)
+        known = graph.metric or self.manifold
+        if known is not None and not isinstance(known, AbstractBall):
+            return float(known.volume)
         return Sampling.of_cloud(graph._search, self.dim, "X").volume
 
     @cached_property
