@@ -7,7 +7,7 @@ arguments.
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, is_dataclass
 from typing import Any, NamedTuple
 
@@ -336,8 +336,10 @@ def check_kernel(kernel: Any) -> AbstractKernel:
     if not isinstance(kernel, AbstractKernel):
         rule = "a kernel, such as HeatKernel(0.1) or DiffusionKernel(10.0)"
         reject("kernel", rule, repr(kernel)[:100], TypeError)
-    if not is_dataclass(kernel):  # parameters are its fields, and equal kernels have equal ones
-        reject("kernel", "a frozen dataclass", f"an object of the class {type(kernel).__name__}", TypeError)
+    # Parameters are its fields, and equal kernels have equal ones.
+    if not is_dataclass(kernel) or not all(isinstance(value, Hashable) for value in vars(kernel).values()):
+        rule = "a frozen dataclass with hashable fields"
+        reject("kernel", rule, f"an object of the class {type(kernel).__name__}", TypeError)
     return kernel
 
 

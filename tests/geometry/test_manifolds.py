@@ -620,6 +620,16 @@ def test_what_has_no_closed_form_is_not_made_up():
     assert np.isfinite(Sphere(dim=100).heat_kernel(Sphere(dim=100).grid(2), Sphere(dim=100).grid(2), 0.01)).all()
 
 
+def test_a_density_must_match_its_grid():
+    class Short(AbstractManifold):
+        dim, ambient_dim, volume = 1, 1, 1.0
+        _grid = _sample = staticmethod(lambda n: np.linspace(0, 1, n)[:, None])
+        _density = staticmethod(lambda n: np.ones(n - 1))
+
+    with pytest.raises(ValueError, match=r"`_density\(n\)` must be a number for each point"):
+        Short().grid_weights(5)
+
+
 def test_manifolds_are_frozen_values(manifold):
     assert manifold == type(manifold)(**{name: getattr(manifold, name) for name in manifold.__match_args__})
     assert hash(manifold) == hash(manifold)

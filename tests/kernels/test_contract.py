@@ -178,9 +178,14 @@ def test_threads_and_memory_order_change_no_bit():
     np.testing.assert_array_equal(DiffusionKernel(5.0).apply(graph, np.asfortranarray(X), tol=1e-6), one)
 
 
-def test_a_kernel_must_be_a_dataclass():
+def test_a_kernel_must_be_a_dataclass_with_hashable_fields():
     class Plain(AbstractKernel):
         spectral = _coefficients = DiffusionKernel.spectral
 
-    with pytest.raises(TypeError, match="`kernel` must be a frozen dataclass"):
-        compute_signatures(graph_of("pieces"), Plain(), [0])
+    @dataclasses.dataclass(frozen=True)
+    class WithArray(Plain):
+        factors: np.ndarray
+
+    for kernel in (Plain(), WithArray(np.ones(3))):
+        with pytest.raises(TypeError, match="`kernel` must be a frozen dataclass"):
+            compute_signatures(graph_of("pieces"), kernel, [0])

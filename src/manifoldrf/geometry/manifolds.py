@@ -111,6 +111,8 @@ class AbstractManifold(abc.ABC):
         1.0
         """
         density = self._density(check_integer(n, "n", 1))  # (N,)
+        if density.shape != (len(self.grid(n)),):
+            reject("_density(n)", "a number for each point of _grid(n)", f"shape {density.shape}")
         return np.asarray(density * (self.volume / density.sum()))
 
     def sample(self, n: int, *, seed: SeedLike = None) -> FloatArray:
