@@ -3,7 +3,7 @@
 ``python benchmarks/ablate_clouds.py`` fits heat graphs to clouds, each time with one mechanism switched off by an
 edit of its source, and compares their kernels at new points with the closed form. A mechanism stays if it changes
 one cloud by a factor of 1.5, and no more clouds are tried, or the median by 5 %. Arguments select mechanisms by how
-their names begin.
+their names begin; ``--write`` puts the table into `docs/development/decisions.md`. Ten minutes.
 """
 
 import inspect
@@ -11,11 +11,13 @@ import sys
 import textwrap
 import warnings
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import known_spaces as known
 import numpy as np
 from bench_clouds import Setting
 from scipy import sparse
+from table import fill
 
 from manifoldrf import Sphere, heat_graph, relative_error
 from manifoldrf.geometry import clean_cloud, cleaning, curves, heat, layout, patches, spaces
@@ -25,7 +27,9 @@ CLOUDS = [  # quick ones first
     ("ellipse 2:1", 1000, 50), ("circle", 300, 1, 0.02), ("helix", 500, 1, 0.01), ("S^2", 200), ("square", 1000),
     ("S^2", 300, 1, 0.02), ("cylinder, height .1", 1000), ("cone frustum", 1000), ("ring torus", 1000, 10),
     ("octant", 1000), ("cap", 1000, 1, 0.01), ("Möbius strip", 1000), ("cylinder", 2000, 10), ("solid ball", 1500),
-    ("strip 2 x .1", 2000), ("two layers, gap 0.141", 2000), ("roll, gap 0.245", 3000),
+    ("strip 2 x .1", 2000), ("two layers, gap 0.141", 2000), ("circle", 1000, 1, 0.02), ("triangle", 4000),
+    ("cylinder", 4000, 10), ("cap", 4000, 1, 0.01), ("disc", 4000, 1, 0.01), ("roll, gap 0.245", 3000),
+    ("roll, gap 0.245", 4000), ("Klein bottle", 4000, 50),
 ]  # fmt: skip
 
 
@@ -38,6 +42,8 @@ def clouds():
     copies = {n: np.repeat(points[:n], 3000 // n, axis=0) for n in (10, 600)}
     parts = {
         "outliers": [points, rng.uniform(-1.5, 1.5, size=(50, 3))],
+        "more outliers": [SPHERE.sample(3800, seed=7), rng.uniform(-1.5, 1.5, size=(200, 3))],
+        "two spheres": [SPHERE.sample(2000, seed=7), 3 * SPHERE.sample(500, seed=8) + [9, 0, 0]],
         "clumps": [points, copies[10] + 1e-3 * rng.normal(size=(3000, 3))],
         "copies": [copies[600] + 1e-3 * rng.normal(size=(3000, 3))],
     }
@@ -144,9 +150,11 @@ def main():
     """Print one line for each mechanism."""
     warnings.simplefilter("ignore")
     drawn, base = clouds(), {}
-    print("| without | largest | cloud | median of the clouds tried |\n|---|---|---|---|")
+    wanted = tuple(word for word in sys.argv[1:] if word != "--write") or ("",)
+    lines = ["| without | largest | cloud | median of the clouds tried |", "|---|---|---|---|"]
+    print(*lines, sep="\n")
     for name, edit in MECHANISMS.items():
-        if not name.startswith(tuple(sys.argv[1:] or [""])):
+        if not name.startswith(wanted):
             continue
         ratios = {}
         for title, *cloud in drawn:
@@ -159,7 +167,10 @@ def main():
                 break
         worst = max(ratios, key=ratios.get)
         median = f"{np.median(list(ratios.values())):.2f} of {len(ratios)}"
-        print(f"| {name} | {ratios[worst]:.3g} | {worst} | {median} |", flush=True)
+        lines.append(f"| {name} | {ratios[worst]:.3g} | {worst} | {median} |")
+        print(lines[-1], flush=True)
+    if "--write" in sys.argv:
+        fill(Path(__file__).parents[1] / "docs" / "development" / "decisions.md", "mechanisms", "\n".join(lines))
 
 
 if __name__ == "__main__":
