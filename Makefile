@@ -72,6 +72,7 @@ records: setup $(FASTER)
 	LD_PRELOAD=$(abspath $(FASTER)) $(BIN)/python -m reproduction all --size paper $(if $(DATA),--data "$(DATA)") --out docs/records
 	mv docs/records/*.png docs/images/
 	$(BIN)/python -m reproduction results
+	rm -r docs/records/parts
 
 results: setup
 	$(BIN)/python -m reproduction results
