@@ -15,9 +15,8 @@ from scipy.spatial import cKDTree
 from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.cleaning import CleanCloud
-from manifoldrf.geometry.csr import check_arrays, check_positions, components_of
-from manifoldrf.geometry.neighbors import along
-from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps
+from manifoldrf.geometry.csr import check_amounts, check_arrays, check_positions, components_of
+from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, CloudNodes, Steps
 
 
 @stored
@@ -205,7 +204,7 @@ class CurveSpace(AbstractSpace):
 
 @stored
 @dataclass(frozen=True, eq=False)
-class CurveNodes(AbstractNodes):
+class CurveNodes(CloudNodes):
     """Nodes along curves.
 
     Attributes
@@ -233,8 +232,9 @@ class CurveNodes(AbstractNodes):
     dim: int = 1
 
     def _check_loaded(self) -> None:
-        n = len(self.points)
-        check_arrays(self, arcs=(n,), pieces=(n,), volumes=(n,))
+        n, (d, r) = len(self.points), self.axes.shape
+        check_arrays(self, arcs=(n,), pieces=(n,), origin=(d,), axes=(d, r))
+        check_amounts("volumes", self.volumes, n)
         check_positions("pieces", self.pieces, len(self.curve.lengths))
 
     def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
@@ -243,5 +243,4 @@ class CurveNodes(AbstractNodes):
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from the nearest points of the curves."""
-        inside = along(self.axes, z - self.origin)
-        return line_steps(*self.curve.locate(inside, n_jobs), self.arcs, self.pieces, self.curve, radius)
+        return line_steps(*self.curve.locate(self.inside(z), n_jobs), self.arcs, self.pieces, self.curve, radius)

@@ -18,7 +18,7 @@ from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_amounts
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
-from manifoldrf.geometry.neighbors import NeighborSearch, Sampling
+from manifoldrf.geometry.neighbors import NeighborSearch, Sampling, along
 
 # Share of a Gaussian step beyond the reach of a node: distance^2 > 9 s2 on surfaces. A reach of 6 s2 costs a
 # factor 10 in accuracy on the sphere; a reach of 16 s2 gains nothing.
@@ -51,7 +51,7 @@ class FusedSteps(NamedTuple):
 
     search: Any  # NeighborSearch over nodes and images
     node_of: IntArray  # (n + g,) the node of each
-    factors: FloatArray  # (n + g,) Sinkhorn factors times the weights of images
+    factors: FloatArray  # (n + g,) Sinkhorn factor of each
     frames: FloatArray  # (n, r, dim), or empty in flat space
     ricci: FloatArray  # (n, dim, dim), or empty
 
@@ -67,7 +67,7 @@ class AbstractNodes(abc.ABC):
     volumes : array of shape (n,) or None
         Volume of each node, if known; otherwise it follows from the steps.
     surface : LocalSurface or None
-        The surface onto which noisy points are moved.
+        The surface onto which noisy points are moved; only nodes of clouds have one.
     mesh : TriangleMesh or None
         The mesh that holds the nodes.
     metric : AbstractManifold or None
@@ -106,15 +106,38 @@ class AbstractNodes(abc.ABC):
 
     def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Positions of points on the space; noisy ones are moved."""
-        return z if self.surface is None else self.surface.project(z, n_jobs)
+        return z
 
     def inside(self, z: FloatArray) -> FloatArray:
         """Points in the coordinates in which steps are computed."""
         return z
 
-    def fused(self, factors: FloatArray) -> "FusedSteps | None":
+    def fused(self, factors: FloatArray) -> FusedSteps | None:
         """Arrays of steps along straight lines; None if steps are more complicated."""
         return None
+
+
+class CloudNodes(AbstractNodes):
+    """Nodes on a cleaned cloud, which has coordinates of its own.
+
+    Attributes
+    ----------
+    origin, axes : arrays of shape (D,) and (D, r)
+        Coordinates of the cloud.
+    """
+
+    origin: FloatArray
+    axes: FloatArray
+
+    def inside(self, z: FloatArray) -> FloatArray:
+        """Points in the coordinates of the cloud."""
+        return along(self.axes, z - self.origin)
+
+    def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """Points moved onto the space, if the cloud was noisy."""
+        if self.surface is None:
+            return z
+        return along(self.axes.T, self.surface.project(self.inside(z), n_jobs)) + self.origin
 
 
 class AbstractSpace(abc.ABC):
