@@ -58,6 +58,16 @@ def test_the_edge_of_a_disc_and_that_of_its_hole(global_seed):
     assert np.abs(np.where(radius > 0.7, radius - 1, radius - 0.4)).max() < 0.05
 
 
+@pytest.mark.parametrize("noise", [0.02, 0.04])
+def test_noise_does_not_move_the_edge(noise, global_seed):
+    rng = np.random.default_rng(global_seed)
+    r, angle = np.sqrt(rng.random(3000)), rng.uniform(0, 2 * np.pi, 3000)
+    bowl = np.column_stack([r * np.cos(angle), r * np.sin(angle), 0.3 * r**2])
+    area = 2 * np.pi / 1.08 * (1.36**1.5 - 1)  # of z = .3 r^2: the integral of 2 pi r (1 + .36 r^2)^.5
+    graph = heat_graph(bowl + noise * rng.normal(size=bowl.shape), 0.02)
+    assert graph.weights.sum() == pytest.approx(area, rel=0.015)  # eight draws: .7 % at most
+
+
 def test_many_points_show_a_hole_that_a_quarter_of_them_would_not(global_seed):
     points = Sphere().sample(20_000, seed=global_seed)
     points = points[points[:, 2] < np.cos(0.15)]
@@ -168,6 +178,17 @@ def test_curves_are_traced(name, n, noise, global_seed):
     assert curve.lengths[0] == pytest.approx(exact, rel=0.02 + 2 / n)
     arcs, pieces = curve.locate((points - cloud.origin) @ cloud.axes)
     assert np.abs(curve.at(arcs, pieces) @ cloud.axes.T + cloud.origin - points).max() < 0.05 + 20 / n + 4 * noise
+
+
+def test_noisy_curves_in_a_plane_of_space(global_seed):
+    """They have two coordinates of their own, and new points have three."""
+    rng = np.random.default_rng(global_seed)
+    angle = rng.uniform(0, 2 * np.pi, 800)
+    circle = np.column_stack([np.cos(angle), 0 * angle + 5, np.sin(angle)])
+    graph = heat_graph(circle + 0.02 * rng.normal(size=circle.shape) * [1, 0, 1], 0.05)
+    placed = graph.placed(circle[:20] * [1.05, 1, 1.05])
+    assert graph.weights.sum() == pytest.approx(2 * np.pi, rel=0.01)
+    assert np.allclose(placed, circle[:20], atol=0.02)
 
 
 def test_several_curves_and_branches(global_seed):

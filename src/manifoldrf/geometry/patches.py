@@ -439,7 +439,8 @@ def _window_depth(flat: FloatArray, outward: FloatArray, blur: FloatArray) -> tu
     lateral = np.maximum((flat**2).sum(axis=2) - heights**2, 0.0)
     window = (lateral < _ACROSS**2) & (heights > -_BEHIND)
     count = window.sum(axis=1) + 1  # and the point itself
-    falling = -np.sort(np.where(window, -np.maximum(heights, -_BEHIND), 0.0), axis=1)  # (n, k); itself is at 0
+    own = np.zeros((len(heights), 1))  # the point itself
+    falling = -np.sort(np.hstack([own, np.where(window, -heights, _BEHIND)]), axis=1)  # (n, k + 1)
     gap = (np.maximum(falling[:, 0], 0.0) + _BEHIND) / count
     rank = np.clip(np.ceil(2 * blur / gap), 1, np.maximum(count // 2, 1)).astype(np.int64)
     outer = falling[np.arange(len(falling)), rank - 1]
