@@ -23,7 +23,7 @@ from scipy import linalg
 from table import Row, best_of, run_cases, timed
 
 from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
-from manifoldrf.geometry.heat import heat_graph, space_of
+from manifoldrf.geometry.heat import graph_on, space_of
 
 T, N_FEATURES, N_QUERIES = 0.02, 1024, 512
 
@@ -92,7 +92,7 @@ def parts(sizes):
         return found
 
     type(space).layout = clocked
-    (whole,) = best_of([lambda: heat_graph(space, T, n_jobs=1)])
+    (whole,) = best_of([lambda: graph_on(space, T)])
     type(space).layout = layout
     yield Row("layout of even nodes / rest of the heat graph", min(inside) / (whole - min(inside)), "<=", 1)
     fit, error = best_of([lambda: fitted(points), lambda: fitted(points).error_])

@@ -324,7 +324,7 @@ def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     >>> html_table("Graph", [("nodes", "5 < 6")]).count("5 &lt; 6")
     1
     """
-    style = 'style="text-align:left;vertical-align:top;padding-right:1em;white-space:{}"'  # overrides notebooks'
+    style = 'style="text-align:left;vertical-align:top;padding-right:1em;white-space:{}"'  # not the notebook's
     head, cell = style.format("nowrap"), style.format("normal")
     lines = (f"<tr><th {head}>{escaped(name)}</th><td {cell}>{escaped(text)}</td></tr>" for name, text in rows)
     return f"<table><caption {head}><b>{escaped(title)}</b></caption>{''.join(lines)}</table>"

@@ -7,8 +7,8 @@ arguments.
 import functools
 import math
 import time
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -336,10 +336,11 @@ def check_kernel(kernel: Any) -> AbstractKernel:
     if not isinstance(kernel, AbstractKernel):
         rule = "a kernel, such as HeatKernel(0.1) or DiffusionKernel(10.0)"
         reject("kernel", rule, repr(kernel)[:100], TypeError)
-    # Parameters are its fields, and equal kernels have equal ones.
-    if not is_dataclass(kernel) or not all(isinstance(value, Hashable) for value in vars(kernel).values()):
-        rule = "a frozen dataclass with hashable fields"
-        reject("kernel", rule, f"an object of the class {type(kernel).__name__}", TypeError)
+    try:  # parameters are its fields, and equal kernels have equal ones
+        hash(tuple(getattr(kernel, field.name) for field in fields(kernel)))  # type: ignore[arg-type]
+    except TypeError as error:  # not a dataclass, or an array among the fields
+        got = f"an object of the class {type(kernel).__name__} ({error})"
+        reject("kernel", "a frozen dataclass with hashable fields", got, TypeError)
     return kernel
 
 

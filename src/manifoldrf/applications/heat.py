@@ -29,7 +29,7 @@ from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.cleaning import clean_cloud, merge_copies
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph, translated
-from manifoldrf.geometry.heat import heat_graph, space_of
+from manifoldrf.geometry.heat import graph_on, space_of
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch
 from manifoldrf.kernels.named_kernels import HeatKernel
@@ -175,7 +175,7 @@ def _flow_by_nodes(space: Any, graph: Graph, time: float, jobs: int) -> Action:
         step = sparse.coo_array((weights, (near.rows, near.columns)), shape=graph.affinity.shape).tocsr()
         kernel: Action = step.__matmul__
     else:
-        nodes = heat_graph(found, time, n_jobs=jobs)
+        nodes = graph_on(found, time, n_jobs=jobs)
         volumes = np.asarray(nodes.weights)
         rows = WalkStep(nodes).rows(nodes.placed(points))
         back, walk = rows.T.tocsr(), sparse.diags_array(reciprocal(volumes)) @ nodes.affinity

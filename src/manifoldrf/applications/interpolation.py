@@ -179,8 +179,8 @@ class FieldInterpolator(SavedEstimator):
         Number of known nodes, of nodes that take the value of the nearest known node because the kernel does not
         reach them, and of nodes in components without a known value, which are NaN.
     residual_ : float or None
-        Largest |b - A x| / |b| of the conjugate gradients of "gp": 1e-4 or, if the cap of 60 iterations came first,
-        more, which has the effect of slightly more noise.
+        Largest |b - A x| / |b| of the conjugate gradients of "gp": at most 1e-4, unless they stopped after 60
+        iterations, which has the effect of slightly more noise.
     graph_ : Graph
 
     Notes

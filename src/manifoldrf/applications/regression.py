@@ -64,9 +64,10 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
     Parameters
     ----------
     features : transformer or None, default=None
-        By default :class:`ManifoldRandomFeatures`, or :class:`GraphRandomFeatures` for a graph without points. They
-        are cloned and fitted to the space. With ``times`` and without a kernel, the heat time with the smallest
-        leave-one-out error is used, among four per octave, measured at up to 2048 random data.
+        By default :class:`ManifoldRandomFeatures`, or :class:`GraphRandomFeatures` for a graph without points. The
+        transformer is cloned and fitted to the space, and its kernel is used unchanged. With ``times`` and without
+        a kernel, the heat time with the smallest leave-one-out error is used, among four per octave, measured at up
+        to 2048 random data.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
         The whole space, of which the data are a few points; None to use the data themselves. On a graph without
         points, also one of another library or a sparse matrix, the data are nodes.
@@ -170,7 +171,7 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
         return self
 
     def _best_time(self, features: ManifoldRandomFeatures, data: tuple[FloatArray, ...], alpha: Any) -> float:
-        """The time with the smallest leave-one-out error; 16 times per octave are no better than four."""
+        """The time with the smallest leave-one-out error; sixteen in each octave are no better than four."""
         rng = Streams.from_seed(self.random_state, "random_state").generator("regression.times")
         few = np.sort(rng.choice(len(data[0]), min(len(data[0]), 2048), replace=False))
         points, targets, mass = (part[few] for part in data)
@@ -239,8 +240,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
     kernel : AbstractKernel, callable or None, default=None
         As in :class:`ManifoldRandomFeatures`; the search starts at its time. The time of heat, diffusion, Matern
         and regularised Laplacian kernels, their sums, products and multiples can be optimised, with one factor for
-        all terms. On a heat graph a heat kernel takes at least two steps; rougher data need shorter steps.
-        None: the heat kernel times a factor that makes K(x, x) one on average over the data.
+        all terms. On a heat graph a heat kernel takes at least two steps; rougher data need a graph
+        with shorter steps. None: the heat kernel times a factor that makes K(x, x) one on average over the data.
     space : array-like, TriangleMesh, AbstractManifold, Graph or None, default=None
         The whole space, of which the data are a few points; None to use the data themselves. On a graph without
         points, also one of another library or a sparse matrix, the data are nodes. Fewer than 200 data do not
@@ -363,7 +364,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         y : array-like of shape (n,) or (n, c)
             Several outputs share the time; each has its own variance and noise.
         sample_weight : array-like of shape (n,), optional
-            Nonnegative. The noise of a datum has the variance noise / weight, as for the mean of several data.
+            Nonnegative. The noise of a datum has the variance noise / weight, as for the mean of ``weight`` data.
             Data of weight 0 are left out.
         """
         # Wider ranges could overflow when divided by small ratios.

@@ -561,8 +561,9 @@ def explore(
         The file to write. Without it, the page is only in the returned object, which a notebook shows.
     fields : dict of str to array-like of shape (n,), optional
         Your own fields by name, or as columns of a data frame: one number for each vertex or point of ``surface``
-        if it is given, otherwise of the mesh, graph or points that the page shows. NaN means no value and is drawn
-        in grey. Each field is a layer of the page with its own colour range; fields are not rounded.
+        if it is given, otherwise for each vertex of the mesh, node of the model or graph, or point that the page
+        shows. NaN means no value and is drawn in grey. Each field is a layer of the page with its own colour range;
+        fields are not rounded.
     surface : TriangleMesh, mesh of another library, or array-like of shape (n, d), optional
         Where to draw the fields; by default on the mesh that the model was fitted to, or at its nodes. Exact
         signatures are only available at the nodes. The nodes of a heat graph are not the points of the fit: pass

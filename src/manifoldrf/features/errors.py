@@ -15,7 +15,7 @@ from manifoldrf.features.feature_map import WalkStep, interpolation_rule
 from manifoldrf.features.graph_kernel import GraphKernel
 from manifoldrf.geometry.csr import reciprocal
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.heat import half_of, heat_graph
+from manifoldrf.geometry.heat import graph_on, half_of
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.spaces import PointSpace
 from manifoldrf.kernels.named_kernels import shifted
@@ -49,10 +49,11 @@ class ErrorEstimate:
     quadrature : float
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
-        Share of the graph, for kernels in the manifold clock: .6 times the difference, between points of the space,
-        from the kernel on a heat graph of half the data and half the steps; computed when ``error_`` is first read.
-        For a function given as kernel, the error of its series. None in the graph clock, and if points with given
-        volumes are too far apart for a second graph.
+        Share of the graph, for kernels in the manifold clock: .6 times the relative difference, at points of the
+        space, between this kernel and that on a heat graph of half the data and half the steps (for two steps,
+        twice the difference from four). Computed when ``error_`` is first read. For a function given as kernel,
+        the error of its series. None in the graph clock, and if points with given volumes are too far apart for a
+        second graph.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -110,22 +111,22 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     if t is None or kernel.space is None:
         return None
     steps = kernel.graph.n_steps or 2
-    nodes: int | Literal["auto"] = "auto"
+    n_nodes: int | Literal["auto"] = "auto"
     with without_warnings(Warning):
-        half, others, factor = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 0.6
+        half, n_steps, factor = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 0.6
         if half is kernel.space and steps == 2:
             if isinstance(half, PointSpace):  # with nodes too far apart for more steps
                 return None
-            others, factor = 4, 2.0  # two steps have twice the error of four
-            nodes = int(min(half.most_nodes, kernel.graph.n_nodes * 2 ** (kernel.dim / 2)))
-        other = heat_graph(half, t, n_steps=others, n_nodes=nodes, n_jobs=n_jobs)
+            n_steps, factor = 4, 2.0  # two steps have twice the error of four
+            n_nodes = int(min(half.most_nodes, kernel.graph.n_nodes * 2 ** (kernel.dim / 2)))
+        other = graph_on(half, t, n_steps, n_nodes, n_jobs)
         try:
             kernel.stated.resolve(other, kernel.dim)
         except ValueError:  # its steps are too long for the kernel
             return 1.0
     points = _sample_points(kernel, t, streams.generator("features.graph error"))
     here, there = (
-        _kernel_between(graph, (graph.degrees if graph.weights is None else graph.weights), kernel, points)
+        _kernel_between(graph, graph.degrees if graph.weights is None else graph.weights, kernel, points)
         for graph in (kernel.graph, other)
     )
     cloud, unseen = kernel.space.cloud, 0.0  # error that halving the data does not show
@@ -160,9 +161,9 @@ def _sample_points(kernel: GraphKernel, t: float, rng: np.random.Generator) -> F
 def _kernel_between(graph: Graph, measure: FloatArray, kernel: GraphKernel, points: FloatArray) -> FloatArray:
     """The kernel on a graph between points of the space, per unit of measure."""
     series = kernel.stated.resolve(graph, kernel.dim)
-    steps = graph.n_steps is not None and not series.coefficients(2).any()  # the rule takes one at each end
-    rule: Any = WalkStep(graph) if steps else interpolation_rule(graph, kernel.dim)
-    series = shifted(shifted(series)) if steps else series
+    by_steps = graph.n_steps is not None and not series.coefficients(2).any()  # the rule takes one at each end
+    rule: Any = WalkStep(graph) if by_steps else interpolation_rule(graph, kernel.dim)
+    series = shifted(shifted(series)) if by_steps else series
     places = graph.placed(points)
     columns = (rule.rows(places) @ sparse.diags_array(reciprocal(np.sqrt(measure)))).T.toarray()  # (N, points)
     return np.asarray(columns.T @ series.apply(graph, columns))

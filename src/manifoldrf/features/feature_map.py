@@ -522,7 +522,7 @@ class FeatureMap:
 
     @cached_property
     def _blocks(self) -> Blocks | None:
-        """The table for fused products, if the rule is a step between the cells of a flat space."""
+        """The table for fused products, if the rule is a step along nearly straight lines."""
         if not isinstance(self.rule, WalkStep) or self.rule.fused is None:
             return None
         return make_blocks(self.table, self.graph.positions[self.anchors])

@@ -443,7 +443,8 @@ def _fit_field(
 ) -> tuple[FeatureMap, str, ErrorEstimate, TrainingInfo | None]:
     """The map with the given rule or, with "auto", with the rule of the smaller error at held-out nodes.
 
-    The step is tried first if the kernel has no spike: it needs no fit, and on heat graphs it is exact.
+    The step is tried first if the kernel has no spike: it needs no fit, and on heat graphs it is exact. A rule that
+    is off by at most .002 ends the search.
     """
     graph, everything, training = kernel.graph, np.arange(kernel.graph.n_nodes), None
     names = [options.field] if isinstance(options.field, str) else ["network"]

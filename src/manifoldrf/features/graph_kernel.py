@@ -27,7 +27,7 @@ from manifoldrf.geometry.builders import knn_graph, mesh_graph
 from manifoldrf.geometry.cleaning import check_noise
 from manifoldrf.geometry.csr import check_amounts
 from manifoldrf.geometry.graphs import Graph
-from manifoldrf.geometry.heat import HeatExtension, check_steps, heat_graph, space_of
+from manifoldrf.geometry.heat import HeatExtension, check_steps, graph_on, space_of
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.model_spaces import AbstractBall
@@ -209,7 +209,7 @@ class GraphKernel:
             if not graph.mesh.area > 0:
                 reject("X", "a mesh with area", "degenerate faces only")
             return float(graph.mesh.area)
-        known = graph.metric or self.manifold
+        known = self.manifold if graph.metric is None else graph.metric
         if known is not None and not isinstance(known, AbstractBall):
             return float(known.volume)
         return Sampling.of_cloud(graph._search, self.dim, "X").volume
@@ -425,7 +425,7 @@ def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n
         notes.append(("kernel", f"chosen: {np.sqrt(2 * kernel.t):.3g} wide"))
     t = kernel.shortest_time if isinstance(kernel, AbstractKernel) else _function_time(kernel, X, space)
     t = space.default_time if t is None else t
-    graph = heat_graph(space, t, n_steps=options.n_steps, n_nodes=options.n_nodes, n_jobs=n_jobs)
+    graph = graph_on(space, t, options.n_steps, options.n_nodes, n_jobs)
     notes.append(("graph", f"heat graph, {graph.n_nodes} nodes, {graph.n_steps} steps of {graph.step_time:.3g}"))
     return BuiltGraph(graph, kernel, space.dim, tuple(notes), space)
 
@@ -447,7 +447,8 @@ def _neighbor_graph(
         t = graph.time(_DEFAULT_STEPS, dim)
         if dim > _MOST_DIMS_BY_DEFAULT and graph.n_nodes > 1280:
             # Wide enough for 640 anchors.
-            volume = Sampling.of_cloud(graph._search, dim, "X").volume
+            known = isinstance(X, AbstractManifold)
+            volume = X.volume if known else Sampling.of_cloud(graph._search, dim, "X").volume
             t = max(t, float((volume / 640) ** (2 / dim)) / ANCHOR_SPACING**2)
         kernel = HeatKernel(float(f"{t:.3g}"))
         notes.append(("kernel", f"chosen: the time of {graph.steps(t, dim):.3g} steps"))

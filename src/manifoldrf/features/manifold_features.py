@@ -228,8 +228,8 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         y : ignored
         """
         space = check_space(self, X)
-        if hasattr(self, "times_"):  # of an earlier fit
-            del self.times_
+        for name in ("times_", "_source"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         options = FitOptions.of(self.get_params(deep=False))
         self._streams = options.streams
         if self.times is not None:
@@ -377,15 +377,17 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     @property
     def error_(self) -> ErrorEstimate:
         """Error of the kernel, measured at held-out nodes."""
-        kernel, jobs = self._map().kernel, check_jobs(self.n_jobs)
-        # Read once, because several threads may add the share of the graph.
-        error, whole = self._error or (self._source.error(kernel.stated, self._streams, jobs), True)
+        kernel, jobs, known = self._map().kernel, check_jobs(self.n_jobs), self._error
+        if known is not None and known[1]:
+            return known[0]
         share = self.record_.series_error  # of a function given as kernel: `fit` has warned
-        if not whole:
+        if known is None:
+            error = self._source.error(kernel.stated, self._streams, jobs)
+        else:
             with stage_of(check_progress(self.verbose), "error of the graph"):
-                error = error.with_graph(graph_error(kernel, self._streams, jobs) if share is None else share)
+                error = known[0].with_graph(graph_error(kernel, self._streams, jobs) if share is None else share)
         off = error.graph or 0.0
-        if not (whole and self._error) and share is None and off > 0.2:
+        if share is None and off > 0.2:
             about = f"about {off:.0%}" if off < 1 else "more than 100%"
             warn(
                 f"The kernel of the graph is off by {about}: too few points for such a narrow kernel or so many "

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
+from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 from scipy.stats import chi2
 
@@ -168,7 +169,7 @@ def clean_cloud(
     most = ENOUGH_POINTS if n_axes <= _FEW_COORDINATES else _ENOUGH_WIDE_POINTS
     if n > most:
         inside = inside[np.sort(generator(0, "cloud.part").permutation(n)[:most])]
-    share = n / len(inside)  # given points per examined point
+    share = n / len(inside)  # distinct points for each one that is examined
     inside = inside if noise_std == 0 else merge_copies(inside)
     n_merged = len(given) - round(share * len(inside))
     if len(inside) < 3:  # one or two distinct points
@@ -241,7 +242,7 @@ def merge_copies(points: FloatArray) -> FloatArray:
         if len(merged):
             points = np.ascontiguousarray(np.vstack([points[rest], means[merged]]))
             tree = cKDTree(points)
-            # Other points may keep a distance to a merged one: they are examined again, without effect.
+            # Other points may keep their distance to a point that was merged: that only examines them once more.
             nearest = np.append(nearest[rest], tree.query(means[merged], [min(2, len(points))])[0])
         gap /= 2
     if n_merged > 0.2 * n:  # the remaining copies are probably as close together
@@ -477,7 +478,8 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     off = alone & (squares > np.maximum(by_chance, 0.02 * spacing2))
     n, k = near.shape
     edges = sparse.csr_array((np.ones(n * k), near.ravel(), k * np.arange(n + 1)), shape=(n, n))
-    piece = components_of(edges[~off][:, ~off].tocsr())
+    # Strong components, because outliers have neighbours in the cloud, but are not the neighbours of its points.
+    piece = csgraph.connected_components(edges[~off][:, ~off].tocsr(), connection="strong")[1]
     sizes = np.bincount(piece)
     inside = np.flatnonzero(~off)
     off[inside[sizes[piece] < min(12, 0.05 * n)]] = True  # small groups far from everything

@@ -65,7 +65,7 @@ from manifoldrf.geometry.objects import read_affinity, recognise
 
 DROP_THEM = "drop them with numpy.unique(points, axis=0)"
 MERGE_THEM = "merge them, or the surface is cut open there"
-# So many farthest points are exact. The others come from greedy sweeps, which do not search for the farthest node.
+# These first farthest points are exact; the others come from greedy sweeps, which do not search for the farthest.
 _EXACT = 10_000
 _TAKEN = -1.0  # marks the distance of a node that is chosen already
 _ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, to bound memory

@@ -62,8 +62,6 @@ def space_of(  # noqa: C901  (the one place that tells kinds of input apart)
     n_jobs: int = 1,
 ) -> AbstractSpace:
     """The space of points, a mesh or a named manifold."""
-    if isinstance(X, AbstractSpace):
-        return X
     check_metric(metric)
     if isinstance(X, TriangleMesh | AbstractManifold):
         return _exact_space(X, dim, metric, noise_std, volumes, n_jobs)
@@ -158,7 +156,6 @@ def check_volumes(volumes: ArrayLike, n: int) -> FloatArray:
     return found
 
 
-@one_blas_thread()
 def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     points: Any,
     t: float,
@@ -212,21 +209,31 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     >>> round(graph.time(graph.n_steps), 6)
     0.1
     """
-    time, threads = check_real(t, "t", POSITIVE), check_jobs(n_jobs)
+    check_real(t, "t", POSITIVE)
     check_steps(n_steps)
-    count = None if n_nodes == "auto" else check_integer(n_nodes, "n_nodes", 16)
-    points = translated(points, "points")
+    if n_nodes != "auto":
+        check_integer(n_nodes, "n_nodes", 16)
+    threads, points = check_jobs(n_jobs), translated(points, "points")
     space = space_of(points, dim=dim, metric=metric, noise_std=noise_std, volumes=volumes, n_jobs=threads)
-    if time > 25 * space.extent2:
+    return graph_on(space, float(t), n_steps, n_nodes, threads)
+
+
+@one_blas_thread()
+def graph_on(
+    space: AbstractSpace, t: float, n_steps: int | str = "auto", n_nodes: int | str = "auto", n_jobs: int = 1
+) -> Graph:
+    """The heat graph of a space, with the options of :func:`heat_graph`."""
+    if t > 25 * space.extent2:
         reject("t", f"at most {25 * space.extent2:g} here (heat is spread evenly long before)", f"{t:g}")
-    steps = int(n_steps) if not isinstance(n_steps, str) else space.steps(time, count)
+    count = None if isinstance(n_nodes, str) else int(n_nodes)
     if isinstance(n_steps, str):  # wider steps would miss the shape of the space
-        steps = max(steps, 2 * int(np.ceil(min(200 * time / space.extent2, 5000))))
-    flat = 4 * time / steps
-    nodes = space.layout(flat, space.spacing_of(flat, count), threads)
-    s2 = nodes.bandwidth(time / steps)
+        steps = max(space.steps(t, count), 2 * int(np.ceil(min(200 * t / space.extent2, 5000))))
+    else:
+        steps = int(n_steps)
+    nodes = space.layout(4 * t / steps, space.spacing_for(t, steps, count), n_jobs)
+    s2 = nodes.bandwidth(t / steps)
     radius, n = step_reach(s2, nodes.dim, nodes.tail), len(nodes.points)
-    rows, columns, squares = nodes.steps(radius, s2, threads)
+    rows, columns, squares = nodes.steps(radius, s2, n_jobs)
     gaussian = sparse.coo_array((np.exp(-squares / s2), (rows, columns)), shape=(n, n)).tocsr()
     gaussian = ((gaussian + gaussian.T) / 2).tocsr()  # not symmetric: curvature is measured at one end
     gaussian.sort_indices()
@@ -240,7 +247,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     data = scaled_both_ends(gaussian, factors)
     affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
     extension = HeatExtension(nodes, radius, s2, factors, mu)
-    graph = Graph(affinity, nodes.points, nodes.metric, extension, mu, time / steps, steps)
+    graph = Graph(affinity, nodes.points, nodes.metric, extension, mu, t / steps, steps)
     report_problems(graph, "a larger t, more points, or on a mesh parts that share vertices")
     return graph
 

@@ -312,7 +312,7 @@ def find_layers(search: NeighborSearch, radius: float, s2: float) -> Layers | No
     joined = sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(n, n)).tocsr()
     joined = joined.multiply(joined.T).tocsr()  # both directions: sums of paths differ in the last bit
     joined.sort_indices()
-    return Layers(NeighborSearch(points), sparse.csr_array(joined))
+    return Layers(search, joined)
 
 
 def curvature_at(search: NeighborSearch, dim: int, spacing: float) -> tuple[FloatArray, FloatArray]:

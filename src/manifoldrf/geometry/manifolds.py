@@ -48,7 +48,7 @@ class AbstractManifold(abc.ABC):
     ((4000, 3), (4000, 3), (1000, 3))
     """
 
-    _equation: ClassVar[str] = "see its class"  # condition for points on the manifold, for errors
+    _equation: ClassVar[str] = ""  # condition for points on the manifold, for errors
     _steps_along_distance: ClassVar[bool] = False  # whether steps of a fit use `_distance`, not the coordinates
 
     @property
@@ -95,7 +95,7 @@ class AbstractManifold(abc.ABC):
         >>> Torus().grid(1000).shape  # 50 columns, 20 rows
         (1000, 3)
         """
-        return check_points(self._grid(check_integer(n, "n", 1)), "grid", n_columns=self.ambient_dim)
+        return check_points(self._grid(check_integer(n, "n", 1)), "_grid(n)", n_columns=self.ambient_dim)
 
     def grid_weights(self, n: int) -> FloatArray:
         """Return the quadrature weights of ``grid(n)``: cell volumes, half cells at edges, summing to the volume.
@@ -110,7 +110,7 @@ class AbstractManifold(abc.ABC):
         >>> round(float(weights @ points[:, 0] ** 2 / exact), 12)
         1.0
         """
-        density = self._density(check_integer(n, "n", 1))  # (N,)
+        density = np.asarray(self._density(check_integer(n, "n", 1)))  # (N,)
         if density.shape != (len(self.grid(n)),):
             reject("_density(n)", "a number for each point of _grid(n)", f"shape {density.shape}")
         return np.asarray(density * (self.volume / density.sum()))
@@ -226,7 +226,8 @@ class AbstractManifold(abc.ABC):
         array = self._wrap(check_points(points, name, n_columns=self.ambient_dim, min_rows=min_rows))
         bad = np.flatnonzero(~self._member(array))
         if bad.size:
-            reject(name, f"points of {self}: {self._equation}", f"{array[bad[0]]} at index {bad[0]}")
+            rule = f"points of {self}" + (f": {self._equation}" if self._equation else "")
+            reject(name, rule, f"{array[bad[0]]} at index {bad[0]}")
         return array
 
     def _check_rows(self, points: ArrayLike, name: str) -> FloatArray:

@@ -31,7 +31,7 @@ _FLAT = 1e-12
 
 # Pairs of query and face examined at once; about 60 numbers each, so some 60 MB.
 _PAIRS = 2**17
-# Keep up to so many faces prepared for searches (190 bytes each). For more, a search takes longer than preparing.
+# Faces of meshes up to this size stay prepared for searches (190 bytes each); on larger ones, searches take longer.
 _MOST_KEPT = 2**17
 _SAME_UNIT = 2.0**60  # largest ratio of coordinates of queries and mesh; its square is still finite
 

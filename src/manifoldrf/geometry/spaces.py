@@ -201,16 +201,18 @@ class AbstractSpace(abc.ABC):
         """Number of nodes whose steps fit into memory."""
         return max(100_000, self.n_known)
 
-    def spacing_of(self, s2: float, n_nodes: int | None) -> float:
+    def spacing_for(self, t: float, n_steps: int, n_nodes: int | None) -> float:
         """Distance between ``n_nodes`` nodes, or as many as the steps need; refuses more than memory holds."""
         most = self.most_nodes
-        if n_nodes is not None and n_nodes > most:
-            reject("n_nodes", f"at most {most} here, or the graph would not fit into memory", n_nodes)
-        spacing = self.spacing(s2) if n_nodes is None else (self.volume / n_nodes) ** (1 / self.dim)
-        if n_nodes is None and np.isfinite(most) and (count := self.volume / spacing**self.dim) > most:
-            shortest = s2 / 2 * (count / most) ** (2 / self.dim)  # of two steps
+        if n_nodes is not None:
+            if n_nodes > most:
+                reject("n_nodes", f"at most {most} here, or the graph would not fit into memory", n_nodes)
+            return float((self.volume / n_nodes) ** (1 / self.dim))
+        spacing = self.spacing(4 * t / n_steps)
+        if np.isfinite(most) and (count := self.volume / spacing**self.dim) > most:
+            shortest = t * (count / most) ** (2 / self.dim)
             rule = f"at least {shortest:.2g} here, or the graph would have more than {most} nodes"
-            reject("t", rule, f"{s2 / 2:.2g}")
+            reject("t", rule, f"{t:.2g}")
         return spacing
 
     @property

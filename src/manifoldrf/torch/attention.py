@@ -65,7 +65,8 @@ def linear_attention(
     Returns
     -------
     means : tensor of shape (..., L, d)
-        In the type of ``v`` or, under autocast, in its type, like other attention in torch, unless ``v`` is double.
+        In the type of ``v`` or, under autocast, in that of autocast, like other attention in torch, unless ``v`` is
+        double.
 
     Examples
     --------
