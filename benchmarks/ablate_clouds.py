@@ -3,7 +3,7 @@
 ``python benchmarks/ablate_clouds.py`` fits heat graphs to clouds, each time with one mechanism switched off by an
 edit of its source, and compares their kernels at new points with the closed form. A mechanism stays if it changes
 one cloud by a factor of 1.5, and no more clouds are tried, or the median by 5 %. Arguments select mechanisms by how
-their names begin; ``--write`` puts the table into `docs/development/decisions.md`. Ten minutes.
+their names begin; ``--write``, of all, puts the table into `docs/development/decisions.md`. It takes ten minutes.
 """
 
 import inspect
@@ -150,11 +150,15 @@ def main():
     """Print one line for each mechanism."""
     warnings.simplefilter("ignore")
     drawn, base = clouds(), {}
-    wanted = tuple(word for word in sys.argv[1:] if word != "--write") or ("",)
+    words, write = [word for word in sys.argv[1:] if word != "--write"], "--write" in sys.argv
+    if bad := [word for word in words if not any(name.startswith(word) for name in MECHANISMS)]:
+        sys.exit(f"no mechanism begins with {bad[0]!r}")
+    if write and words:
+        sys.exit("--write needs all mechanisms: a table of some would replace that of all")
     lines = ["| without | largest | cloud | median of the clouds tried |", "|---|---|---|---|"]
     print(*lines, sep="\n")
     for name, edit in MECHANISMS.items():
-        if not name.startswith(wanted):
+        if words and not name.startswith(tuple(words)):
             continue
         ratios = {}
         for title, *cloud in drawn:
@@ -169,7 +173,7 @@ def main():
         median = f"{np.median(list(ratios.values())):.2f} of {len(ratios)}"
         lines.append(f"| {name} | {ratios[worst]:.3g} | {worst} | {median} |")
         print(lines[-1], flush=True)
-    if "--write" in sys.argv:
+    if write:
         fill(Path(__file__).parents[1] / "docs" / "development" / "decisions.md", "mechanisms", "\n".join(lines))
 
 

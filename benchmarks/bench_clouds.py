@@ -79,6 +79,7 @@ GROUPS = {
     "closed, 300 noisy points": (0.04, 0.04, [([CURVES[0], CLOSED[0], CLOSED[4]], {"n": 300, "noise": 0.02})]),
     "edges": (0.015, 0.03, [(OPEN_CURVES + EDGED, {})]),
     "edges, density 1:10": (0.03, 0.03, [([EDGED[i] for i in (0, 2, 7, 9)], {"ratio": 10})]),
+    "edges, noise": (0.04, 0.08, [([EDGED[i] for i in (5, 6, 8, 10, 13)], {"noise": 0.01})]),
     "edges, 1000 points": (
         0.04, 0.04, [([OPEN_CURVES[0], *(EDGED[i] for i in (0, 2, 5, 6, 8, 11))], {"n": 1000})]
     ),
