@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from oracles import cloud, sphere_mesh
 
-from manifoldrf import DiffusionKernel, Graph, ManifoldWarning, TriangleMesh, mesh_graph
+from manifoldrf import DiffusionKernel, Graph, ManifoldWarning, TriangleMesh, grid_graph, mesh_graph
 from manifoldrf._random import Streams
 from manifoldrf.applications.interpolation import (
     FieldInterpolator,
@@ -374,3 +374,21 @@ class TestBeatingTheMean:
         mean = units.mean(axis=0)
         of_mean = 1 - (units @ mean / np.linalg.norm(mean)).mean()
         assert model.beats_mean_ == (min(row["error"] for row in model.cv_) < of_mean)
+
+
+def test_periodic_points_that_are_nodes_get_their_values():
+    graph = grid_graph(8, 2)
+    model = FieldInterpolator("harmonic").fit(graph, np.arange(64.0), np.arange(64) % 3 == 0)
+    np.testing.assert_array_equal(model.predict(np.add(graph.positions[::3], [1.0, -2.0])), np.arange(0.0, 64, 3))
+
+
+def test_unit_weights_do_not_depend_on_lengths():
+    """Repeated places have no typical distance, and a point far off has affinities that underflow."""
+    rng = np.random.default_rng(0)
+    places = np.repeat(rng.normal(size=(60, 2)), 10, axis=0)
+    with pytest.warns(ManifoldWarning, match="600 points coincide with another"):
+        copies = FieldInterpolator("harmonic").fit(places, np.arange(600.0), np.arange(600) % 2 == 0)
+    assert copies.n_empty_ == 0
+    far = np.vstack([0.01 * rng.normal(size=(60, 2)), [[3.0, 3.0]]])
+    model = FieldInterpolator("harmonic").fit(far, np.ones(61), np.arange(61) < 60)
+    assert model.values_[60] == pytest.approx(1.0)

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import FunctionTransformer
@@ -320,6 +322,32 @@ def test_several_outputs_share_the_kernel_and_have_levels_of_their_own(fitted):
     np.testing.assert_allclose(ridge.predict(NODES), np.column_stack([alone, 10 * alone + 3]), atol=1e-9)
 
 
+def test_a_constant_output_leaves_the_others_as_they_are(fitted):
+    """The smaller its variance, the more likely it is with any kernel."""
+    both = process().fit(X, np.column_stack([Y, np.full(len(Y), 0.1)]))
+    assert both.kernel_ == fitted.kernel_
+    mean, std = both.predict(NODES, return_std=True)
+    np.testing.assert_allclose(mean, np.column_stack([fitted.predict(NODES), np.full(N, 0.1)]), atol=1e-9)
+    assert std[:, 1].max() < 1e-6
+
+
+def test_a_given_variance_means_the_same_in_any_unit_of_the_points():
+    own, other = (
+        ManifoldGaussianProcess(space=unit * NODES, variance=1.0, random_state=0).fit(unit * X, Y)
+        for unit in (1.0, 1024.0)
+    )
+    assert other.kernel_.kernel.t == pytest.approx(1024**2 * own.kernel_.kernel.t, rel=0.05)
+    np.testing.assert_allclose(other.predict(1024 * NODES), own.predict(NODES), atol=0.05)
+
+
+def test_frames_as_output_of_transformers_change_nothing(fitted):
+    with sklearn.config_context(transform_output="pandas"):
+        again = process().fit(X, Y)
+        ridge = ManifoldRidge(space=nodes_of("matrix"), alpha=0.1).fit([0, 3, 6], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(again.predict(NODES), fitted.predict(NODES))
+    assert ridge.predict([0, 1]).shape == (2,)
+
+
 @pytest.mark.parametrize("make", [process, lambda: ManifoldRidge(space=GRAPH, random_state=0, n_jobs=1)])
 def test_same_seed_same_bits_for_any_number_of_threads_and_after_a_copy(make):
     first = make().fit(X, Y)
@@ -426,6 +454,15 @@ def test_ridge_takes_any_transformer():
     np.testing.assert_allclose(straight.coef_, [1.0, 2.0, 0.0], atol=1e-12)
 
 
+def test_without_a_penalty_coefficients_are_the_smallest_that_fit():
+    twice = np.column_stack([NODES, NODES[:, 0]])  # a singular value is zero up to rounding
+    model = ManifoldRidge(FunctionTransformer(), alpha=0.0).fit(twice, NODES @ [1.0, 2.0, 0.0])
+    np.testing.assert_allclose(model.coef_, [0.5, 2.0, 0.0, 0.5], atol=1e-12)
+    exact = ManifoldRidge(space=GRAPH, alpha=0.0, random_state=0).fit(X, Y)  # more features than data
+    nearly = ManifoldRidge(space=GRAPH, alpha=1e-9, random_state=0).fit(X, Y)
+    assert exact.loo_error_ == pytest.approx(nearly.loo_error_, rel=1e-2)
+
+
 # ----------------------------------------------------------------------------------------------------------- nodes
 def nodes_of(kind):
     """A graph of 120 nodes without points, as its library has it."""
@@ -486,9 +523,17 @@ def test_ridge_on_nodes_is_ridge_on_the_features_of_the_graph():
     np.testing.assert_allclose(model.predict(np.arange(120)), own.predict(phi), atol=1e-12)
     with pytest.raises(ValueError, match=r"`X` must be integers in \[0, 119\]"):
         model.fit([0, 120], [1.0, 2.0])
+    with pytest.raises(ValueError, match=r"`X` must be nodes of shape \(q,\) or \(q, 1\). Got shape \(2, 2\)"):
+        model.predict([[0, 1], [2, 3]])
 
 
 # ------------------------------------------------------------------------------------------------------- bad input
+def test_columns_of_the_space_in_another_order_are_refused():
+    space = pd.DataFrame(NODES, columns=["x", "y", "z"])
+    with pytest.raises(ValueError, match="a frame with the columns of the space, x, y, z. Got z, y, x"):
+        ManifoldRidge(space=space).fit(space.iloc[KNOWN, ::-1], Y)
+
+
 @pytest.mark.parametrize("variance", [0.7, "auto"])
 def test_a_noise_too_small_to_resolve_is_raised_and_changes_nothing_else(variance):
     """However small it is, variance and standard deviations are those of data without noise."""

@@ -273,8 +273,10 @@ def distances(
         count = None
         with stage_of(progress, "graph"):
             if method == "auto":
-                dim = clean_cloud(points, n_jobs=n_jobs).dim
-                method, count = {1: ("edges", 16), points.shape[1]: ("straight", 40)}.get(dim, ("heat", None))
+                cloud = clean_cloud(points, n_jobs=n_jobs)
+                method, count = {1: ("edges", 16), cloud.axes.shape[1]: ("straight", 40)}.get(
+                    cloud.dim, ("heat", None)
+                )
             graph = knn_graph(points, n_neighbors=count and min(count, len(points) - 1), n_jobs=n_jobs)
     nodes = check_indices(sources, "sources", graph.n_nodes)
     with stage_of(progress, "distances"):
@@ -282,8 +284,8 @@ def distances(
     if method == "straight":
         straight = np.linalg.norm(graph.positions[nodes][:, None] - graph.positions, axis=2)
         # Longer paths go around a hollow; above three dimensions 40 neighbours are too few to tell.
-        longest = 1.1 if graph.positions.shape[1] <= 3 else np.inf
-        rows = np.where(np.isfinite(rows) & (rows <= longest * straight), straight, rows)
+        known = graph.positions.shape[1] > 3 or rows <= 1.1 * straight
+        rows = np.where(np.isfinite(rows) & known, straight, rows)
     return rows[0] if np.ndim(sources) == 0 else rows
 
 

@@ -409,9 +409,10 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
         reject("weights", "'unit' or 'gaussian' for points; cotangents need the faces of a mesh", repr(weights))
     points = check_points(space, "space", min_rows=2)
     check_spread(points, "space")
-    graph = knn_graph(points, n_jobs=n_jobs)
     if weights == "gaussian":
-        return graph
+        return knn_graph(points, n_jobs=n_jobs)
+    # A bandwidth at which no edge underflows.
+    graph = knn_graph(points, bandwidth=float(np.ptp(points, axis=0).max()) ** 2 or 1.0, n_jobs=n_jobs)
     # The same edges with affinity 1; new points are joined to their neighbours with affinity 1.
     affinity, extension = graph.affinity, graph.extension
     ones = sparse.csr_array((np.ones(affinity.nnz), affinity.indices, affinity.indptr), shape=affinity.shape)
@@ -427,6 +428,8 @@ def views_of(graph: Graph, queries: FloatArray) -> Any:
     """
     if graph.mesh is not None:
         return barycentric_weights(graph.mesh, graph.mesh.closest_points(queries))
+    if graph.metric is not None:
+        queries = graph.metric.check(queries, "Z")  # periodic coordinates in their box
     steps = graph.extend(queries)
     distances, nodes = cKDTree(graph.positions).query(graph.placed(queries))
     there = distances == 0

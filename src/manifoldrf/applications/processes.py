@@ -142,6 +142,8 @@ def find_levels(spectrum: Spectrum, levels: Levels) -> FoundLevels:
     """
     s, n, (variance, noise) = spectrum.values, spectrum.n, levels
     squares, least = spectrum.shares**2, max(1e-12 * float(s.max(initial=0.0)), _TINY)
+    # The smaller the variance, the better it explains a constant output, with any kernel.
+    counted = squares.any(axis=0) | (spectrum.rest > 0) | (variance is not None)
 
     def at(log_ratio: FloatArray) -> FoundLevels:
         """Levels and likelihoods for ratios of shape (J, c)."""
@@ -155,7 +157,7 @@ def find_levels(spectrum: Spectrum, levels: Levels) -> FoundLevels:
         log_det = np.log(shifted).sum(axis=1) + (n - len(s)) * np.log(ratio)
         with np.errstate(over="ignore"):  # given levels may not fit the data at all
             found = -0.5 * (misfit / own + n * np.log(2 * np.pi * own) + log_det)
-        return FoundLevels(own, ratio, np.maximum(found, -_HUGE))
+        return FoundLevels(own, ratio, np.where(counted, np.maximum(found, -_HUGE), 0.0))
 
     height = spectrum.height or 1.0
     size = np.maximum((squares.sum(axis=0) + spectrum.rest) / n, 1e-200)  # mean square of each output
@@ -308,7 +310,8 @@ def average_posterior(
         lift = np.zeros((m + 1, n + 1))
         lift[:m, :n], lift[m, n] = (scale**2)[:, None] * (rows.T @ vectors), 1.0
         members.append((evidence, ratios, variance, inverse, leverage, ends, pulls, lift, height, scale))
-    logs = log_prior + np.array([logsumexp(member[0], axis=0).sum() for member in members])
+    counted = targets.any(axis=0) | (levels[0] is not None)  # as in :func:`find_levels`
+    logs = log_prior + np.array([logsumexp(member[0], axis=0)[counted].sum() for member in members])
     mean, second = np.zeros((m + 1, c)), np.zeros((c, m + 1, m + 1))
     noise, prior = np.zeros(c), np.zeros(c)
     for chance, member in zip(np.exp(logs - logsumexp(logs)), members, strict=True):
@@ -334,8 +337,8 @@ def average_posterior(
 
 def _ratios(levels: Levels, height: float, size: FloatArray) -> tuple[FloatArray, FloatArray | None]:
     """Ratios of noise to variance, (J,), in half decades, and the variance of each; None to integrate over it."""
-    variance, noise = levels
-    low, high = max(float(size.min()), 1e-200), max(float(size.max()), 1e-200)
+    (variance, noise), sizes = levels, size[size > 1e-200]  # without constant outputs
+    low, high = (float(sizes.min()), float(sizes.max())) if sizes.size else (1e-200, 1e-200)
     if variance is not None:
         noises = np.geomspace(1e-8 * low, 1e2 * high, 21) if noise is None else np.array([noise])
         return np.clip(noises / variance, _TINY, _HUGE), np.full(len(noises), variance)

@@ -150,6 +150,8 @@ class ManifoldRidge(FrozenParamsMixin, MultiOutputMixin, RegressorMixin, SavedEs
             features = clone(self.features)
         else:
             reject("features", "None or a transformer", repr(self.features), TypeError)
+        if hasattr(features, "set_output"):
+            features.set_output(transform="default")  # arrays, whatever the configuration of scikit-learn
         self.features_ = features.fit(space)
         if getattr(features, "asymmetric_", False):
             reject("features", "features with one side", f"those of {shortened(features.kernel_)}, with two sides")
@@ -207,12 +209,14 @@ def _solve_ridge(rows: FloatArray, targets: FloatArray, mass: FloatArray, alpha:
     roots, n, out = np.sqrt(mass)[:, None], float(mass.sum()), np.minimum(1.0, 1 / mass)
     known, centred = (roots * (part - np.average(part, axis=0, weights=mass)) for part in (rows, targets))
     left, singular, right = linalg.svd(known, full_matrices=False)
+    singular[singular <= 1e-13 * singular.max(initial=0.0)] = 0.0  # rounding errors
     shares, values, squares = left.T @ centred, singular**2, left**2
     size = np.maximum((centred**2).sum(axis=0) / n, np.finfo(np.float64).tiny)
     grid = (float(values.sum()) / n or 1.0) * np.geomspace(processes.LOWEST, processes.HIGHEST, 37)
     best = np.inf, np.inf, 0.0
     for penalty in [alpha] if alpha is not None else grid[::-1]:
-        kept = np.divide(values, values + penalty, out=np.zeros_like(values), where=values > 0)  # (r,)
+        least = max(penalty, 1e-13 * values.max(initial=0.0))  # with less, residuals may be rounding errors
+        kept = np.divide(values, values + least, out=np.zeros_like(values), where=values > 0)  # (r,)
         residuals = centred - left @ (kept[:, None] * shares)
         own = np.maximum(1 - out * (mass / n + squares @ kept), np.finfo(np.float64).eps)
         errors = ((residuals / own[:, None]) ** 2).sum(axis=0) / n
@@ -246,7 +250,7 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         The whole space, of which the data are a few points; None to use the data themselves. On a graph without
         points, also one of another library or a sparse matrix, the data are nodes. Fewer than 200 data do not
         determine a space: without a space, kernel and graph, K is then the Gaussian kernel exp(-|x - y|^2 / 4t)
-        of the coordinates, with a :class:`ManifoldWarning`.
+        of the coordinates, with a :class:`ManifoldWarning` (not with ``optimize=False``).
     n_features : int or {"auto", "all"}, default="auto"
         "auto": 256 to 2048, with anchors .7 feature widths apart. "all": the exact kernel of the graph at its
         nodes. The search takes O(m^3) time, and leaves out kernels that need more features.
@@ -398,7 +402,8 @@ class ManifoldGaussianProcess(FrozenParamsMixin, MultiOutputMixin, RegressorMixi
         unit = float(mass.mean())  # relative to their mean, weights imply a noise divided by it
         roots = np.sqrt(mass / unit)
         offset = np.average(targets, axis=0, weights=mass)
-        data = points, roots[:, None] * (targets - offset), roots
+        varies = np.ptp(targets, axis=0) > 0  # the rest of a constant output would be rounding errors
+        data = points, roots[:, None] * np.where(varies, targets - offset, 0.0), roots
         levels = variance, None if noise is None else noise / unit
         found = candidates.search(data, levels, average=targets.size <= _FEW_VALUES)
         self.features_, self._common = candidates.features, candidates.common
@@ -576,7 +581,7 @@ class _Stretched:
         for octave in 2.0 ** np.arange(-9, 10) if self.optimize else ():
             kernel, factor = self._stretched(float(octave))
             fits = self.graph.n_nodes <= most or self._needed(factor) <= most
-            if isinstance(wanted, int):
+            if not isinstance(wanted, str):
                 fits = self._needed(factor, 1.2) <= wanted  # anchors farther apart do not resolve the kernel
             if kernel is not None and fits and self.problem.width * factor**0.5 >= narrowest:
                 with suppress(ValueError):  # it cannot be resolved on the graph
@@ -596,12 +601,16 @@ class _Stretched:
         own = replace(self.problem, stated=kernel, resolved=self._resolved(kernel))
         if isinstance(field, str) and field == "auto" and own.has_spike:
             field = "interpolated"
-        self.features = clone(self.template).set_params(
-            kernel=given if callable(given) else kernel,  # a function is fitted again
-            n_features=m,
-            graph=HeatGraph(dim=self.dim),
-            field=field,
-        )
+        self.features = (
+            clone(self.template)
+            .set_params(
+                kernel=given if callable(given) else kernel,  # a function is fitted again
+                n_features=m,
+                graph=HeatGraph(dim=self.dim),
+                field=field,
+            )
+            .set_output(transform="default")
+        )  # arrays, whatever the configuration of scikit-learn
         self.features.fit(self.graph)
         self.fitted, (points, targets, roots), m = kernel, data, self.features.n_features_out_
         parts = zip(*(parts_of(part, m) for part in (roots[:, None], points, targets)), strict=True)
@@ -637,7 +646,8 @@ class _Stretched:
         best, kept, log_prior = _family(log_times, np.array(logs), average=average)
         members, top = [kernels[k] for k in kept], kernels[best]
         few = min(max(self._needed(times[members[0]]), 256), m)
-        if (not average and members[0] != self.fitted) or (self.template.n_features != "all" and 2 * few <= m):
+        single = not average or (len(members) == 1 and None not in levels)
+        if (single and members[0] != self.fitted) or (self.template.n_features != "all" and 2 * few <= m):
             moments = self._fit(members[0], times[members[0]], data, None)
             m = self.features.n_features_out_
         basis, scales = np.eye(m), np.ones((1, m))
@@ -645,13 +655,12 @@ class _Stretched:
             values, basis = self._basis()
             scales = self._scales(values, members)
         if self.template.kernel is None:  # kernels with K(x, x) = 1 on average over the data
-            heights = scales**2 @ moments.turned(basis).sizes / n
-            factors = [float(f"{1 / height:.3g}") for height in heights]
+            factors = [float(f"{1 / height:.3g}") for height in _heights(moments.turned(basis), scales)]
             scales = scales * np.sqrt(factors)[:, None]
             top = factors[members.index(top)] * top
         own = scales[members.index(kernels[best])]
         trials = tuple((kernel, scores[kernel]) for kernel in kernels if kernel in scores)
-        if not average or (len(members) == 1 and None not in levels):
+        if single:
             factor = float(own[0] ** 2)  # all are the same
             spectrum = moments.spectrum(np.ones(m))
             found = processes.find_levels(spectrum, (None if levels[0] is None else factor * levels[0], levels[1]))
@@ -689,6 +698,8 @@ class _Stretched:
                     scale = self._scales(values, [kernel])[0]
                 except ValueError:  # it cannot be resolved on the graph
                     return -np.inf
+                if self.template.kernel is None:
+                    scale = scale / np.sqrt(_heights(turned, scale[None]))
                 spectrum = turned.spectrum(scale, directions=False)
                 scores[kernel] = float(processes.find_levels(spectrum, levels).log_likelihood.sum())
                 times.setdefault(kernel, factor)
@@ -700,6 +711,11 @@ class _Stretched:
         for step in 2.0 ** (0.5 ** np.arange(1, 5)):
             best = max((best, best / step, best * step), key=lambda factor: attempt(*self._stretched(factor)))
         return scores
+
+
+def _heights(moments: processes.Moments, scales: FloatArray) -> FloatArray:
+    """Means of K(x, x) over the data for features times each row of factors."""
+    return np.asarray(scales**2 @ moments.sizes / moments.n)
 
 
 class _Common:
@@ -766,7 +782,7 @@ class _Nodes(_Common):
         if template.graph is not None:
             reject("graph", "None where the space is a graph itself", repr(template.graph))
         n, wanted = graph.n_nodes, template.n_features
-        m = min(n, wanted if isinstance(wanted, int) else n if wanted == "all" else 1024)
+        m = min(n, {"all": n, "auto": 1024}.get(wanted, wanted))
         values, vectors = processes.leading_eigenvectors(graph.operator, m)
         given = check_kernel(DiffusionKernel(8.0) if template.kernel is None else template.kernel)
         others = [(processes.stretched(given, factor, graph), factor) for factor in 2.0 ** np.arange(-9, 10)]
@@ -826,6 +842,9 @@ def read_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, 
         space = points
     elif not isinstance(space, AbstractManifold | TriangleMesh | Graph):
         space = check_points(space, "space", min_rows=2)
+    names = column_names(X), column_names(estimator.space)
+    if all(names) and names[0] != names[1]:
+        reject("X", f"a frame with the columns of the space, {', '.join(names[1])}", ", ".join(names[0]))
     if points.shape[1] != (d := n_coordinates(space)):
         reject("X", f"points of shape (n, {d}), like those of the space", f"shape {points.shape}")
     mass = np.ones(len(points))
@@ -889,7 +908,10 @@ def query_points(estimator: Any, X: Any) -> FloatArray:
     """Check the points of a prediction."""
     check_is_fitted(estimator, "features_")
     if isinstance(getattr(estimator, "_common", estimator.features_), processes.NodeFeatures | GraphRandomFeatures):
-        X = np.reshape(as_array(X, "X"), (-1, 1))  # nodes
+        nodes = as_array(X, "X")
+        if nodes.shape[1:] not in ((), (1,)):
+            reject("X", "nodes of shape (q,) or (q, 1)", f"shape {nodes.shape}")
+        X = nodes.reshape(-1, 1)
     return estimator_points(estimator, X, reset=False)[0]
 
 

@@ -33,7 +33,8 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
 
         The file holds arrays and plain text, no code. Predictions of a loaded model have the same bits. Parameters
         that are not needed after the fit are not stored: the space, a graph, functions, unfitted features and
-        ``n_jobs``. Features of other libraries cannot be stored; pickle such a model.
+        ``n_jobs``. :class:`GraphRandomFeatures` and features of other libraries
+        cannot be stored; pickle such a model.
         """
         check_is_fitted(self, next(iter(self._stored)))
         return save_value(path, self)
