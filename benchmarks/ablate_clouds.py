@@ -150,16 +150,13 @@ def main():
     """Print one line for each mechanism."""
     warnings.simplefilter("ignore")
     drawn, base = clouds(), {}
-    words, write = [word for word in sys.argv[1:] if word != "--write"], "--write" in sys.argv
-    if bad := [word for word in words if not any(name.startswith(word) for name in MECHANISMS)]:
-        sys.exit(f"no mechanism begins with {bad[0]!r}")
-    if write and words:
-        sys.exit("--write needs all mechanisms: a table of some would replace that of all")
+    words, write = tuple(word for word in sys.argv[1:] if word != "--write") or ("",), "--write" in sys.argv
+    wanted = {name: edit for name, edit in MECHANISMS.items() if name.startswith(words)}
+    if not wanted or (write and wanted != MECHANISMS):
+        sys.exit("no mechanism begins so" if not wanted else "--write needs all mechanisms")
     lines = ["| without | largest | cloud | median of the clouds tried |", "|---|---|---|---|"]
     print(*lines, sep="\n")
-    for name, edit in MECHANISMS.items():
-        if words and not name.startswith(tuple(words)):
-            continue
+    for name, edit in wanted.items():
         ratios = {}
         for title, *cloud in drawn:
             if title not in base:

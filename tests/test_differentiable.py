@@ -7,16 +7,19 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from scipy import linalg
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from manifoldrf import (
     FlatTorus,
+    HeatGraph,
     HeatKernel,
     ManifoldGaussianProcess,
     ManifoldRandomFeatures,
     ManifoldWarning,
     MaternKernel,
+    Rotations,
     Sphere,
     load,
 )
@@ -86,6 +89,26 @@ def test_gradients_by_positions_are_exact(family, points):
     assert gradcheck(lambda places: module.kernel(places, points[:2]), (moved,), atol=1e-5)
     fixed = DifferentiableFeatures(family.at(0.23)).double()
     assert gradcheck(lambda places: fixed.kernel(places, points[:2]), (moved,), atol=1e-5)
+
+
+def test_gradients_stay_on_the_manifold_of_a_metric():
+    graph = HeatGraph(n_nodes=300, n_steps=2)
+    features = ManifoldRandomFeatures(HeatKernel(1.0), 80, graph=graph, random_state=0, n_jobs=1).fit(Rotations())
+    module = DifferentiableFeatures(features).double()
+    points = torch.tensor(Rotations().sample(1, seed=1), requires_grad=True)
+    module(points).sum().backward()
+    turn = np.kron(np.eye(3), [[0.0, -1, 0], [1, 0, 0], [0, 0, 0]])  # a tangent: turns each row
+    along, step = points.detach().numpy() @ turn, 1e-4
+    ends = [points.detach().numpy() @ linalg.expm(sign * step * turn) for sign in (1, -1)]
+    slope = (features.transform(ends[0]) - features.transform(ends[1])).sum() / (2 * step)
+    assert float((points.grad.numpy() * along).sum()) == pytest.approx(slope, rel=1e-4)
+
+
+def test_modules_of_half_precision_keep_times_at_the_ends(family, points):
+    for t in (0.1, 2.4):
+        assert DifferentiableFeatures(family, t).bfloat16()(points).isfinite().all()
+    with pytest.raises(TypeError, match="clock='manifold'"):
+        DifferentiableFeatures(family, MaternKernel(1.5, 0.7))
 
 
 @pytest.mark.parametrize("options", [{"kernel": HeatKernel(0.01)}, {"times": (0.01, 0.04)}])

@@ -362,7 +362,8 @@ def fit_network(
     streams = Streams.from_seed(seed)
     progress("shortest paths", 0, 1)
     distances = graph_distances(graph, anchors)
-    scale = unit if top * unit >= 1 else 600.0 / top  # 600: about the maximum of exp(10 W) on the paper's graphs
+    # 600: about the maximum of exp(10 W) on the paper's graphs. Squares of targets are single precision.
+    scale = unit if 1 <= top * unit < 1e15 else 600.0 / top
     points = _embedded(distances.points, graph.metric)
     low, high = points.min(axis=0), points.max(axis=0)
     centre, half = (low + high) / 2, float((high - low).max()) / 2 or 1.0

@@ -1,7 +1,7 @@
 """Signatures of nodes: the teachers that compute them, the class that holds them and, at the end, the engines.
 
-The row of a node is the same, to the last bit, whichever other nodes are requested. Engines do not check their
-arguments.
+With a given form, the row of a node is the same, to the last bit, whichever other nodes are requested; "auto" may
+choose another form for other numbers of nodes. Engines do not check their arguments.
 """
 
 import functools
@@ -337,7 +337,7 @@ def check_kernel(kernel: Any) -> AbstractKernel:
         rule = "a kernel, such as HeatKernel(0.1) or DiffusionKernel(10.0)"
         reject("kernel", rule, repr(kernel)[:100], TypeError)
     try:  # parameters are its fields, and equal kernels have equal ones
-        hash(tuple(getattr(kernel, field.name) for field in fields(kernel)))  # type: ignore[arg-type]
+        hash((kernel, *(getattr(kernel, field.name) for field in fields(kernel))))  # type: ignore[arg-type]
     except TypeError as error:  # not a dataclass, or an array among the fields
         got = f"an object of the class {type(kernel).__name__} ({error})"
         reject("kernel", "a frozen dataclass with hashable fields", got, TypeError)

@@ -391,4 +391,4 @@ def test_unit_weights_do_not_depend_on_lengths():
     assert copies.n_empty_ == 0
     far = np.vstack([0.01 * rng.normal(size=(60, 2)), [[3.0, 3.0]]])
     model = FieldInterpolator("harmonic").fit(far, np.ones(61), np.arange(61) < 60)
-    assert model.values_[60] == pytest.approx(1.0)
+    assert model.predict(far[60:]) == pytest.approx(1.0)

@@ -51,6 +51,14 @@ def test_normalized_features_have_unit_kernels_on_average():
     np.testing.assert_allclose(phi @ phi.T / model.scale_**2, K, atol=4e-8)
 
 
+def test_a_fit_that_fails_keeps_the_one_before():
+    model = GraphRandomFeatures(KERNEL).fit(GRAPH)
+    with pytest.raises(TypeError, match="`random_state`"):
+        model.set_params(random_state="x").fit(knn_graph(Sphere().grid(50)))
+    assert model.graph_ is GRAPH
+    assert model.transform([0]).shape == (1, 100)
+
+
 def test_parameters_of_kernel_and_teacher_are_those_of_the_estimator():
     model = GraphRandomFeatures(KERNEL, teacher=Walks(50), random_state=3)
     assert model.get_params()["teacher__n_walks"] == 50

@@ -226,3 +226,41 @@ def test_two_positions_are_refused():
     for points in ([[0.0, 0.0], [1.0, 0.0]], [[0.0], [1.0], [1.0]]):
         with pytest.raises(ValueError, match="three distinct points"):
             ManifoldRandomFeatures().fit(points)
+
+
+@pytest.mark.parametrize("name", ["kernel", "graph", "teacher"])
+def test_classes_in_the_place_of_their_objects_are_refused(name):
+    kind = {"kernel": HeatKernel, "graph": KnnGraph, "teacher": Walks}[name]
+    with pytest.raises(TypeError, match=f"`{name}` must be an object, not its class"):
+        ManifoldRandomFeatures(**{name: kind}).fit(Sphere())
+
+
+def test_a_network_is_refused_for_kernels_with_two_sides():
+    model = ManifoldRandomFeatures(CosineKernel(), "all", field=Network(epochs=1))
+    with pytest.raises(ValueError, match="`field` must be other than a network"):
+        model.fit(Sphere().grid(100))
+
+
+def test_a_wide_kernel_fits_into_the_numbers_of_a_network():
+    model = ManifoldRandomFeatures(DiffusionKernel(200.0), "all", field=Network(epochs=1), random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nearly constant, and hardly trained
+        model.fit(Sphere().grid(100))
+    assert np.isfinite(model.transform(Sphere().sample(5, seed=0))).all()
+
+
+def test_points_on_a_part_of_a_metric_have_their_own_volume():
+    points = Sphere().grid(4000)
+    cap = points[points[:, 2] > 0.85]
+    model = ManifoldRandomFeatures(HeatKernel(0.01), "all", normalize=False, graph=KnnGraph(metric=Sphere()))
+    top = cap[[np.argmax(cap[:, 2])]]
+    exact = Sphere().heat_kernel(top, top, 0.01)
+    assert model.fit(cap).kernel_matrix(top) == pytest.approx(exact, rel=0.2)  # of so few points; it was .09 of it
+
+
+def test_nearly_isolated_nodes_are_reported():
+    rng = np.random.default_rng(0)
+    points = np.vstack([rng.normal(size=(400, 2)), 8 * rng.normal(size=(100, 2)) + [60, 0]])
+    with pytest.warns(ManifoldWarning) as caught:
+        ManifoldRandomFeatures(DiffusionKernel(20.0), random_state=0).fit(points)
+    assert any("nodes are nearly isolated" in str(one.message) for one in caught)

@@ -5,8 +5,9 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import eval_legendre
 
-from manifoldrf import HeatKernel, ManifoldRandomFeatures, MaternKernel, Sphere, load
+from manifoldrf import HeatKernel, ManifoldRandomFeatures, MaternKernel, Sphere, heat_graph, load
 from manifoldrf.metrics import relative_error
 
 RANGE = (0.1, 0.8)
@@ -104,6 +105,23 @@ def test_another_fit_forgets_the_times(queries, tmp_path):
         features.at(0.3)
     loaded = load(features.save(tmp_path / "model"))
     assert_array_equal(loaded.transform(queries), features.transform(queries))
+
+
+def test_a_given_graph_serves_one_time_only():
+    graph = heat_graph(Sphere(), t=0.1, n_nodes=300)
+    with pytest.raises(ValueError, match="`times` must be None on a given graph"):
+        ManifoldRandomFeatures(times=RANGE, random_state=0).fit(graph)
+
+
+@pytest.mark.parametrize("nu", [4.5, 6.0])
+def test_smooth_matern_kernels_are_exact_or_refused(wide, queries, nu):
+    found = wide.at(MaternKernel(nu, 1.0, clock="manifold"))
+    degrees, cosines = np.arange(100), np.clip(queries @ queries.T, -1, 1)
+    terms = (2 * degrees + 1) * (2 * nu + degrees * (degrees + 1.0)) ** (-nu - 1)
+    exact = sum(term * eval_legendre(k, cosines) for k, term in zip(degrees, terms, strict=True))
+    assert relative_error(found.kernel_matrix(queries), exact, alignment="frobenius") < 0.03
+    with pytest.raises(ValueError, match="`kernel` must be of a smaller nu"):
+        wide.at(MaternKernel(4 * nu, 1.0, clock="manifold"))
 
 
 def test_spaces_without_a_heat_graph_are_refused():

@@ -79,8 +79,8 @@ class FitOptions(Teaching):
         """Check the parameters of the estimator."""
         streams = streams or Streams.from_seed(params["random_state"], "random_state")
         kernel, graph, field, n_features = (params[name] for name in ("kernel", "graph", "field", "n_features"))
-        if isinstance(kernel, type):
-            reject("kernel", f"a kernel, not its class: {kernel.__name__}(...)", kernel.__name__, TypeError)
+        for name in ("kernel", "graph", "teacher"):
+            _refuse_class(params[name], name)
         if kernel is not None and not callable(kernel):
             check_kernel(kernel)
         if not (graph is None or isinstance(graph, HeatGraph | KnnGraph | MeshGraph | Graph) or callable(graph)):
@@ -114,6 +114,12 @@ class FitOptions(Teaching):
         )
 
 
+def _refuse_class(value: Any, name: str) -> None:
+    """Refuse a class where its instance is meant: it would count as a function."""
+    if isinstance(value, type):
+        reject(name, f"an object, not its class: {value.__name__}(...)", value.__name__, TypeError)
+
+
 class FrozenParamsMixin:
     """``set_params(kernel__t=...)`` for estimators with frozen parameters, which are replaced, not changed.
 
@@ -131,7 +137,7 @@ class FrozenParamsMixin:
                 outer["kernel"] = HeatKernel(value)
             elif rest and isinstance(part, FrozenParams):
                 inner[owner][rest] = value
-            elif rest and (part is None or isinstance(part, str)) and hasattr(self, owner):
+            elif rest and hasattr(self, owner) and not hasattr(part, "set_params"):
                 raise ValueError(f"`{name}` needs an object to change: `{owner}` is {part!r}.")
             else:
                 outer[name] = value
@@ -489,6 +495,8 @@ def _train(
     kernel: GraphKernel, anchors: IntArray, held_out: IntArray, options: FitOptions
 ) -> tuple[Any, TrainingInfo]:
     """A network trained on signatures of random nodes that are not held out."""
+    if kernel.asymmetric:
+        reject("field", "other than a network for a kernel with two sides", repr(options.field))
     network: Any = options.field
     order = options.streams.generator("features.starts").permutation(kernel.graph.n_nodes)
     starts = np.sort(order[~np.isin(order, held_out)][: network.n_starts])

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldrf._random import SeedLike, Streams
+from manifoldrf._runtime import all_or_nothing
 from manifoldrf._validation import IntArray, as_array, check_flag, check_indices, check_jobs, check_progress
 from manifoldrf.features.fit import FrozenParamsMixin
 from manifoldrf.geometry.csr import as_dense
@@ -98,6 +99,7 @@ class GraphRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator):  
         self.sparse_output = sparse_output
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Resolve the kernel and fix the random streams; signatures are computed on demand.
 

@@ -23,7 +23,7 @@ from manifoldrf._validation import (
     check_spread,
     reject,
 )
-from manifoldrf.geometry.builders import knn_graph, mesh_graph
+from manifoldrf.geometry.builders import GridExtension, knn_graph, mesh_graph
 from manifoldrf.geometry.cleaning import check_noise
 from manifoldrf.geometry.csr import check_amounts
 from manifoldrf.geometry.graphs import Graph
@@ -209,7 +209,8 @@ class GraphKernel:
             if not graph.mesh.area > 0:
                 reject("X", "a mesh with area", "degenerate faces only")
             return float(graph.mesh.area)
-        known = self.manifold if graph.metric is None else graph.metric
+        # Points with a metric may be on a part of its manifold, other than those of a grid.
+        known = graph.metric if isinstance(graph.extension, GridExtension) else self.manifold
         if known is not None and not isinstance(known, AbstractBall):
             return float(known.volume)
         return Sampling.of_cloud(graph._search, self.dim, "X").volume
@@ -345,6 +346,12 @@ def resolve_kernel(built: BuiltGraph, X: Any, streams: Streams) -> tuple[GraphKe
     if not kernel.width > 0:
         rule = "one with a nonconstant term, on a graph with edges"
         reject("kernel", rule, f"{resolved}, {kernel.width:g} wide")
+    n_lost = np.count_nonzero((kernel.measure == 0) & (graph.degrees > 0))
+    if n_lost:
+        warn_user(
+            f"{n_lost} of {graph.n_nodes} nodes are nearly isolated: features are wrong there, unseen by errors "
+            "(remedy: more neighbours, KnnGraph(bandwidth='local'), or drop them)."
+        )
     return kernel, (*notes, ("dimension", str(dim))), series_error
 
 

@@ -109,6 +109,10 @@ class FrozenParams:
         return dataclasses.replace(self, **own)  # type: ignore[type-var]
 
 
+class EndlessSeriesError(ValueError):
+    """A series needs more terms than are computed."""
+
+
 class UnresolvedKernelError(ValueError):
     """An operation depends on the graph, so a kernel in the manifold clock must be resolved first."""
 
@@ -167,7 +171,7 @@ class AbstractKernel(FrozenParams, ABC):
         """
         try:
             return self.root().series_is_nonnegative
-        except UnresolvedKernelError:
+        except (UnresolvedKernelError, EndlessSeriesError):
             raise
         except ValueError:  # no real root
             return False
@@ -475,7 +479,7 @@ def truncation_of(kernel: Any, tol: float) -> int:
             # The other half of the tolerance is for the terms that were never computed.
             return max(1, int(np.count_nonzero(rest > tol / 2 * rest[0])))
         n *= 2
-    raise ValueError(
+    raise EndlessSeriesError(
         f"The series of {kernel} is not known to end within {_MOST_TERMS} terms for `tol` = {tol:g}. Take a larger "
         "`tol` or a shorter length scale; kernel.apply needs no series."
     )

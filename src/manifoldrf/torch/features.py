@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldrf._runtime import require, warn_user
 from manifoldrf._validation import POSITIVE, FloatArray, check_jobs, check_real, reject
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
-from manifoldrf.features.times import FAR, PreparedPoints, TimeRange
+from manifoldrf.features.times import FAR, PreparedPoints, TimeRange, check_range_kernel
 from manifoldrf.geometry.csr import as_dense
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.kernels.named_kernels import HeatKernel, MaternKernel
@@ -27,6 +27,7 @@ else:  # without torch the error names the extra
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 # Relative step of central differences: its square and the rounding error over it are both 4e-11.
 STEP = float(np.finfo(np.float64).eps ** (1 / 3))
+_STEP_ON_METRIC = 2e-7
 
 # Values (q, c) at points (q, d) for parameters (k,), and their derivatives with respect to these, (k, q, c).
 Function = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
@@ -128,11 +129,21 @@ def dense_features(features: Any, points: Tensor) -> Tensor:
         inside = features._check_queries(places, "positions")[0]  # wraps steps that leave a periodic box
         return as_dense(features.map_.rows(inside, jobs)[0]), np.zeros((0, 1, 1))
 
-    # A network computes in single precision, and has kinks where a shortest path changes.
-    share = STEP if features.training_ is None else float(np.finfo(np.float32).eps ** 0.5)
+    share = step_share(features)
     width = features.map_.kernel.width
     found: Tensor = Differentiated.apply(points, points.new_zeros(0), rows, width, share)  # type: ignore[no-untyped-call]
     return found
+
+
+def step_share(features: Any) -> float:
+    """The step of central differences over the width of the features."""
+    on_metric = features.graph_.metric is not None  # points must stay within 1e-6 of a manifold
+    if features.training_ is None:
+        return _STEP_ON_METRIC if on_metric else STEP
+    if on_metric:
+        reject("features", "without a network, for gradients on a manifold as metric", features.graph_.metric)
+    # A network computes in single precision, and has kinks where a shortest path changes.
+    return float(np.finfo(np.float32).eps ** 0.5)
 
 
 def features_at(features: Any, positions: Tensor, like: Tensor) -> Tensor:
@@ -199,6 +210,8 @@ class DifferentiableFeatures(nn.Module):
                 reject("kernel", "None unless the features were fitted with `times`", repr(kernel))
             return
         start = features.kernel_ if kernel is None else kernel
+        if isinstance(start, AbstractKernel):
+            check_range_kernel(start, TypeError)
         if isinstance(start, MaternKernel):
             self.is_matern = True
             self.family.shares(start)  # refuses a kernel that the range does not hold
@@ -263,10 +276,10 @@ class DifferentiableFeatures(nn.Module):
         return HeatKernel(self._inside(self.t.item()))
 
     def _inside(self, t: float) -> float:
-        """The time, moved back into the range if rounding to single precision led out of it."""
+        """The time, moved back into the range if rounding to the type of the module led out of it."""
         family: Any = self.family
         inside = min(max(t, family.shortest), family.longest)
-        return inside if abs(t - inside) < 1e-5 * t else t
+        return inside if abs(t - inside) < max(1e-5, 4 * torch.finfo(self.log_range.dtype).eps) * t else t
 
     def forward(self, points: Tensor) -> Tensor:
         """Features of points (..., d), shape (..., m): those of all octaves side by side, 0 if not in use."""
@@ -333,7 +346,8 @@ class DifferentiableFeatures(nn.Module):
             return np.maximum(found, 0.0), np.where(found > 0, slopes, 0.0)[None]
 
         length = math.sqrt(family.levels[numbers[0]].shortest)
-        found: Tensor = Differentiated.apply(flat, parameters, rows, length, STEP)  # type: ignore[no-untyped-call]
+        share = step_share(self.features)
+        found: Tensor = Differentiated.apply(flat, parameters, rows, length, share)  # type: ignore[no-untyped-call]
         return found, numbers
 
     def _warn_of_range(self, family: TimeRange) -> None:
