@@ -6,6 +6,7 @@ from marks import quick_ones
 
 from benchmarks.known_spaces import SPACES, box, cylinder, ring_torus
 from manifoldrf import HeatGraph, HeatKernel, ManifoldRandomFeatures, Sphere, relative_error
+from manifoldrf.geometry.spaces import PointNodes
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # estimated errors are tested instead
 
@@ -203,3 +204,14 @@ def test_fewer_nodes_can_be_asked_for(global_seed):
     few, _ = errors(space, cloud(space, 20_000, rng), rng, t=0.1, graph=HeatGraph(n_nodes=700))
     assert few < 0.06
     assert errors(space, cloud(space, 20_000, rng), rng, t=0.1)[0] < 0.06
+
+
+def test_noisy_points_that_are_nodes_have_features(global_seed):
+    """Three noisy lines in many coordinates branch, so that no nodes are laid out."""
+    rng = np.random.default_rng(global_seed)
+    angles = np.repeat(2 * np.pi / 3 * np.arange(3), 250)
+    flat = rng.random(750)[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])
+    points = flat @ np.linalg.qr(rng.normal(size=(30, 2)))[0].T + 0.03 * rng.normal(size=(750, 30))
+    model = ManifoldRandomFeatures(random_state=0).fit(points)
+    assert isinstance(model.graph_.extension.nodes, PointNodes)
+    assert model.transform(points).any(axis=1).mean() > 0.99

@@ -22,6 +22,7 @@ from manifoldrf import (
     load,
     relative_error,
 )
+from manifoldrf.geometry.heat import space_of
 from manifoldrf.geometry.mesh_space import boundary_of
 from manifoldrf.geometry.model_spaces import gaussian_step
 
@@ -35,6 +36,13 @@ def sheet(sides=(1.0, 1.0), n=500, seed=0):
     square = [np.column_stack([rim, 0 * rim + k]) for k in (0, 1)]
     flat = np.unique(np.vstack([*square, *(side[:, ::-1] for side in square), rng.random((n, 2))]), axis=0) * sides
     return TriangleMesh(np.column_stack([flat, 0 * flat[:, 0]]), Delaunay(flat).simplices)
+
+
+def plates(columns, rows, sides=(1.0, 1.0)):
+    """A flat rectangle of right triangles."""
+    x, y = np.meshgrid(np.linspace(0, sides[0], columns + 1), np.linspace(0, sides[1], rows + 1))
+    x, y = x.ravel(), y.ravel()
+    return TriangleMesh(np.column_stack([x, y, 0 * x]), Delaunay(np.column_stack([x, y])).simplices)
 
 
 def noisy_sphere():
@@ -136,8 +144,49 @@ def test_the_kernel_of_an_open_mesh(sides, global_seed):
     )  # measured .0015, .0084
 
 
+@pytest.mark.parametrize(
+    ("mesh", "sides", "t"),
+    [
+        (plates(1, 1), (1.0, 1.0), 0.01),  # two triangles, much larger than a step
+        (plates(2, 2), (1.0, 1.0), 0.005),
+        (plates(300, 30, (1.0, 0.1)), (1.0, 0.1), 0.01),  # edges much shorter than the spacing of nodes
+    ],
+    ids=["two faces", "eight faces", "fine ribbon"],
+)
+def test_the_kernel_does_not_depend_on_the_size_of_faces(mesh, sides, t):
+    space = box("plate", t, sides)
+    new = space.draw(150, np.random.default_rng(0))
+    model = ManifoldRandomFeatures(HeatKernel(t), "all", normalize=False, random_state=0).fit(mesh)
+    found = model.kernel_matrix(np.column_stack([new, np.zeros(150)]))
+    error = relative_error(found, space.kernel(new, t))
+    assert error < 0.004  # measured .0009 to .0013
+    assert error / 2 < float(model.error_) < 5 * error
+
+
+def test_unused_detail_does_not_change_the_extent_of_a_mesh():
+    plain, dense = plates(1, 1), plates(100, 100, (0.02, 0.02))
+    both = TriangleMesh(
+        np.vstack([plain.vertices, np.add(dense.vertices, [0, 0, 0.1])]), np.vstack([plain.faces, dense.faces + 4])
+    )
+    assert space_of(both).extent2 == pytest.approx(space_of(plain).extent2, rel=0.01)
+    assert space_of(plain).extent2 == pytest.approx(6.0)  # the corners; inside a square it is 2
+
+
+def test_heat_flows_around_an_inner_corner():
+    """The planes of the two sides of an inner corner go through an L-shaped sheet: no images are there."""
+    fine = plates(20, 20)
+    faces = fine.faces[~(fine.vertices[fine.faces].mean(axis=1)[:, :2] > 0.5).all(axis=1)]
+    graph = heat_graph(TriangleMesh(fine.vertices, faces), 0.01)
+    near = np.linalg.norm(graph.positions - [0.5, 0.5, 0], axis=1) < 0.15
+    assert graph.weights.sum() == pytest.approx(0.75, rel=0.02)
+    assert graph.weights[near].sum() == pytest.approx(0.75 * np.pi * 0.15**2, rel=0.15)
+
+
 def test_the_boundary_of_a_mesh_has_outward_normals():
-    edge = boundary_of(sheet((2.0, 1.0)), 0.1)
+    mesh = sheet((2.0, 1.0))
+    lines = mesh.edges[:50, [0, 0, 1]]  # faces that repeat a vertex are no sides
+    edge = boundary_of(TriangleMesh(mesh.vertices, np.vstack([mesh.faces, lines])), 0.1)
+    assert len(edge.places) == len(boundary_of(mesh, 0.1).places)
     outward = np.einsum("ed,ed->e", edge.places - [1.0, 0.5, 0.0], edge.normals)
     assert outward.min() > 0
     assert np.isclose(np.abs(edge.normals).max(axis=1), 1).all()
@@ -251,6 +300,11 @@ def test_more_nodes_than_fit_into_memory_are_refused_by_the_option_that_asks_for
         heat_graph(space, 1e-6)
     with pytest.raises(ValueError, match="`n_nodes` must be"):
         HeatGraph(n_nodes=15)
+
+
+def test_steps_wider_than_the_space_are_refused():
+    with pytest.raises(ValueError, match="`n_steps` must be at least 8 for this time"):
+        heat_graph(SPHERE.sample(500, seed=0), 10.0, n_steps=2)
 
 
 def test_two_far_parts_stay_apart():

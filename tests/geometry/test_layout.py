@@ -200,6 +200,11 @@ def test_several_curves_and_branches(global_seed):
     cross = np.zeros((1000, 2))
     cross[np.arange(1000), np.arange(1000) % 2] = rng.uniform(-1, 1, 1000)
     assert not isinstance(space_of(cross), CurveSpace)
+    apart = space_of(np.vstack([circle[::5], np.add(circle[1::5], [2.6, 0])]))  # few points, a gap of .6
+    assert isinstance(apart, CurveSpace)
+    assert apart.curve.closed.tolist() == [1, 1]
+    segments = [np.column_stack([rng.random(300), np.full(300, height)]) for height in (0, 0.05)]
+    assert space_of(np.vstack(segments)).curve.closed.tolist() == [0, 0]
 
 
 def test_points_are_nodes_where_no_layout_can_be_trusted(global_seed):

@@ -295,6 +295,11 @@ class TestClosestPoints:
         mesh = TriangleMesh(np.concatenate([above, beside[None]]).reshape(-1, 3), np.arange(63).reshape(21, 3))
         self.check(mesh, np.zeros((1, 3)))
 
+    def test_a_far_query_changes_no_other(self):
+        mesh = TriangleMesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
+        found = mesh.closest_points([[0.25, 0.25, 3.0], [1e100, 0, 0], [0, 1e12, -1e12], [-1e140, -1e140, 0]])
+        np.testing.assert_allclose(found.points, [[0.25, 0.25, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]], atol=1e-7)
+
     def test_flat_faces_are_their_sides(self):
         vertices = np.array([[0.0, 0, 0], [1, 0, 0], [3, 0, 0], [5, 5, 5]])
         mesh = TriangleMesh(vertices, [[0, 1, 2], [3, 3, 3]])

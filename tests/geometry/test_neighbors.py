@@ -162,6 +162,14 @@ def all_paths(n, edges):
 GRAPH = {(0, 1): 1.0, (1, 2): 1.5, (0, 2): 4.0, (2, 3): 0.5, (0, 3): 3.5, (3, 4): 0.0, (5, 6): 2.0}
 
 
+def test_neighbours_at_equal_distances_do_not_depend_on_other_queries():
+    rng = np.random.default_rng(0)
+    search = NeighborSearch(rng.integers(0, 2, size=(3000, 16)).astype(float))
+    queries = rng.integers(0, 2, size=(100, 16)).astype(float)
+    whole = search.knn(queries, 8)[1]
+    assert np.array_equal(whole, np.vstack([search.knn(query[None], 8)[1] for query in queries]))
+
+
 @pytest.mark.parametrize("limit", [0.0, 1.0, 2.5, 3.0, 100.0])
 def test_balls_equal_all_shortest_paths_cut_at_the_limit(limit):
     sources = np.array([0, 4, 6, 2, 5, 1, 3, 0])  # in any order, and one twice

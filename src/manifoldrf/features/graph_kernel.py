@@ -412,7 +412,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
     known = {"dim": given.dim, "metric": given.metric, "noise_std": given.noise_std, "volumes": given.volumes}
     space = space_of(X, **known, n_jobs=n_jobs)
     most = _MOST_DIMS if kernel is not None or isinstance(X, AbstractManifold) else _MOST_DIMS_BY_DEFAULT
-    if options is None and (space.dim > most or space.n_known < 5):
+    if options is None and (space.dim > most or (isinstance(X, np.ndarray) and len(X) < 5)):
         if space.dim > _MOST_DIMS:
             warn_user(
                 f"The points have about {space.dim} dimensions: no low-dimensional structure was found. Features "
@@ -425,8 +425,8 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
 def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n_jobs: int) -> BuiltGraph:
     """A heat graph for the shortest time of the kernel."""
     notes = [] if space.cloud is None else [("cloud", str(space.cloud))]
-    if space.n_known < space.dim + 2:
-        reject("X", f"at least {space.dim + 2} rows to fill a space of dimension {space.dim}", f"{space.n_known}")
+    if isinstance(X, np.ndarray) and len(X) < space.dim + 2:
+        reject("X", f"at least {space.dim + 2} rows to fill a space of dimension {space.dim}", f"{len(X)}")
     if kernel is None:
         kernel = HeatKernel(space.default_time)
         notes.append(("kernel", f"chosen: {np.sqrt(2 * kernel.t):.3g} wide"))

@@ -16,7 +16,9 @@ from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_amounts, check_arrays, check_positions, components_of
-from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, CloudNodes, Steps
+from manifoldrf.geometry.neighbors import along
+from manifoldrf.geometry.patches import LocalSurface
+from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps
 
 
 @stored
@@ -87,15 +89,9 @@ def trace_curves(cloud: CleanCloud, n_jobs: int) -> Curve | None:
         return z if surface is None else surface.project(z, n_jobs)
 
     ends = project(cloud.points)
-    n = len(ends)
-    d, near = cKDTree(ends).query(ends, min(24, n), workers=n_jobs)
-    # scipy 1.15 fails to find the spanning tree of a matrix with wider indices.
-    rows, columns = np.repeat(np.arange(n, dtype=np.int32), d.shape[1] - 1), near[:, 1:].ravel().astype(np.int32)
-    links = sparse.coo_array((d[:, 1:].ravel() + 1e-300, (rows, columns)), shape=(n, n)).tocsr()
-    tree = csgraph.minimum_spanning_tree(links.maximum(links.T.tocsr()))
-    tree = (tree + tree.T).tocsr()
+    tree = _paths(ends, surface, n_jobs)
     label = components_of(tree)
-    parts = []
+    parts, close = [], []
     for piece in range(label.max() + 1):
         own = np.flatnonzero(label == piece)
         if len(own) < 4:
@@ -114,12 +110,44 @@ def trace_curves(cloud: CleanCloud, n_jobs: int) -> Curve | None:
             if (away > 3 * gaps.max()).any():
                 return None  # a branch
         parts.append(_resampled(x, gaps, project))
-    if not parts:
+        close.append(3 * gaps.mean())
+    if not parts or _meet([places for _, places, _ in parts], close):
         return None
     arcs, places, closed = zip(*parts, strict=True)
     pieces = np.repeat(np.arange(len(parts)), [len(part) for part in arcs])
     lengths = np.array([arc[-1] for arc in arcs])
     return Curve(np.vstack(places), np.concatenate(arcs), pieces, lengths, np.array(closed, dtype=float))
+
+
+def _paths(ends: FloatArray, surface: LocalSurface | None, n_jobs: int) -> Any:
+    """The minimum spanning tree of points as a symmetric CSR array, cut between curves."""
+    n = len(ends)
+    d, near = cKDTree(ends).query(ends, min(24, n), workers=n_jobs)
+    # scipy 1.15 fails to find the spanning tree of a matrix with wider indices.
+    rows, columns = np.repeat(np.arange(n, dtype=np.int32), d.shape[1] - 1), near[:, 1:].ravel().astype(np.int32)
+    links = sparse.coo_array((d[:, 1:].ravel() + 1e-300, (rows, columns)), shape=(n, n)).tocsr()
+    tree = csgraph.minimum_spanning_tree(links.maximum(links.T.tocsr())).tocoo()
+    # An edge that is much longer than those to a few neighbours and leaves a curve sideways leads to another one.
+    few = d[:, min(3, d.shape[1] - 1)]
+    near_ends = np.sort([few[tree.row], few[tree.col]], axis=0)
+    kept = tree.data <= np.maximum(2 * near_ends[0], near_ends[1])
+    if surface is not None:
+        tangents = surface.tangents(ends)[:, :, 0]
+        steps = (ends[tree.col] - ends[tree.row]) / np.maximum(tree.data, 1e-300)[:, None]
+        ahead = [np.abs(np.einsum("ed,ed->e", steps, tangents[side])) for side in (tree.row, tree.col)]
+        kept |= np.minimum(*ahead) > 0.7
+    tree = sparse.coo_array((tree.data[kept], (tree.row[kept], tree.col[kept])), shape=(n, n))
+    return (tree + tree.T).tocsr()
+
+
+def _meet(curves: list[FloatArray], close: list[float]) -> bool:
+    """Whether curves come closer to each other than some gaps between their points: they cross or branch."""
+    trees = [cKDTree(places) for places in curves]
+    return any(
+        other.query(places)[0].min() < near
+        for k, (places, near) in enumerate(zip(curves, close, strict=True))
+        for other in [*trees[:k], *trees[k + 1 :]]
+    )
 
 
 def _resampled(x: FloatArray, gaps: FloatArray, project: Any) -> tuple[FloatArray, FloatArray, bool]:
@@ -204,7 +232,7 @@ class CurveSpace(AbstractSpace):
 
 @stored
 @dataclass(frozen=True, eq=False)
-class CurveNodes(CloudNodes):
+class CurveNodes(AbstractNodes):
     """Nodes along curves.
 
     Attributes
@@ -243,4 +271,5 @@ class CurveNodes(CloudNodes):
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from the nearest points of the curves."""
-        return line_steps(*self.curve.locate(self.inside(z), n_jobs), self.arcs, self.pieces, self.curve, radius)
+        inside = along(self.axes, z - self.origin)
+        return line_steps(*self.curve.locate(inside, n_jobs), self.arcs, self.pieces, self.curve, radius)

@@ -25,12 +25,13 @@ from manifoldrf.geometry.neighbors import (
     NeighborSearch,
     Pairs,
     Sampling,
+    along,
     balls_along_edges,
     farthest_first,
     without_self,
 )
 from manifoldrf.geometry.patches import Edge, LocalSurface, find_edge, fit_patches, patch_tangents
-from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, CloudNodes, FusedSteps, Steps, step_reach
+from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
 _PUSHED_BY = {2: 12, 3: 24}  # number of nearest nodes that repel a node, by dimension
 # Share of a step beyond its reach, by dimension. In three dimensions most nodes are far out: a reach of 8.2 s2
@@ -135,7 +136,7 @@ def even_points(
 
 @stored
 @dataclass(frozen=True, eq=False)
-class EvenNodes(CloudNodes):
+class EvenNodes(AbstractNodes):
     """Nodes laid out evenly on the surface through a cloud, or inside a solid.
 
     Attributes
@@ -184,6 +185,10 @@ class EvenNodes(CloudNodes):
     def points(self) -> FloatArray:  # type: ignore[override]
         """Positions in the user's coordinates."""
         return np.ascontiguousarray(self.inner @ self.axes.T + self.origin)
+
+    def inside(self, z: FloatArray) -> FloatArray:
+        """Points in the coordinates of the cloud."""
+        return along(self.axes, z - self.origin)
 
     @cached_property
     def search(self) -> NeighborSearch:

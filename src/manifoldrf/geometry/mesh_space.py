@@ -12,7 +12,7 @@ from manifoldrf._codec import stored
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_spread, reject
 from manifoldrf.geometry.csr import check_arrays, check_csr, check_positions, make_csr
-from manifoldrf.geometry.meshes import TriangleMesh
+from manifoldrf.geometry.meshes import TriangleMesh, has_repeats
 from manifoldrf.geometry.neighbors import NeighborSearch, balls_along_edges, edge_lengths, farthest_first
 from manifoldrf.geometry.patches import Edge
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps, step_reach
@@ -39,6 +39,13 @@ class MeshSpace(AbstractSpace):
         if not self.volume > 0:
             reject("X", "a mesh with area", "degenerate faces only")
 
+    @property
+    def extent2(self) -> float:
+        """Of the area, however its vertices are spread."""
+        areas = self.mesh.vertex_areas()
+        offsets = self.points - np.average(self.points, axis=0, weights=areas)
+        return float(12 * np.average((offsets**2).sum(axis=1), weights=areas))
+
     def steps(self, t: float, n_nodes: int | None = None) -> int:
         """As many steps as ``n_nodes`` allows or, by default, as 4000 nodes allow, 12 to 40; even."""
         allowed = 4 * np.pi * t * (n_nodes or 4000) / self.volume / 8
@@ -53,7 +60,7 @@ class MeshSpace(AbstractSpace):
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even points on the faces."""
         fine = divided(self.mesh, spacing)
-        n = max(16, int(self.volume / spacing**2))
+        n = max(16, round(self.volume / spacing**2))
         sample = fine.sample(_CANDIDATES * n, seed=0)
         normals = fine.face_normals()[sample.faces]
         # Points on opposite sides of a thin wall are close together, but their normals are not.
@@ -65,11 +72,11 @@ class MeshSpace(AbstractSpace):
         paths = paths_through(fine, points, faces)
         detours = detours_between(points, paths, reach, spacing, n_jobs)
         nearest = csgraph.dijkstra(paths, indices=np.arange(n), min_only=True, return_predecessors=True)[2][n:]
-        owners = np.asarray(nearest[: self.mesh.n_vertices], dtype=np.int64)
+        owners = np.asarray(nearest, dtype=np.int64)
         lost = np.flatnonzero(owners < 0)  # pieces too small to have a node
         if len(lost):
-            owners[lost] = NeighborSearch(points).knn(self.mesh.vertices[lost], 1)[1][:, 0]
-        return MeshNodes(self.mesh, points, images, own, detours, owners, reach)
+            owners[lost] = NeighborSearch(points).knn(fine.vertices[lost], 1)[1][:, 0]
+        return MeshNodes(self.mesh, fine, points, images, own, detours, owners, reach)
 
 
 def paths_through(fine: TriangleMesh, points: FloatArray, faces: IntArray) -> Any:
@@ -130,13 +137,14 @@ def divided(mesh: TriangleMesh, longest: float) -> TriangleMesh:
 
 def boundary_of(mesh: TriangleMesh, spacing: float) -> Edge:
     """The boundary of a mesh as points about half a spacing apart, with normals in the planes of the faces."""
-    ends = np.sort(np.stack([mesh.faces, np.roll(mesh.faces, -1, axis=1)], axis=2).reshape(-1, 2), axis=1)
+    faces = mesh.faces[~has_repeats(mesh.faces)]  # others are lines
+    ends = np.sort(np.stack([faces, np.roll(faces, -1, axis=1)], axis=2).reshape(-1, 2), axis=1)
     _, first, counts = np.unique(ends, axis=0, return_index=True, return_counts=True)
     single = first[counts == 1]
     if not len(single):
         return Edge.none(2, 3)
     face, corner = single // 3, single % 3
-    a, b, c = (mesh.vertices[mesh.faces[face, (corner + k) % 3]] for k in range(3))
+    a, b, c = (mesh.vertices[faces[face, (corner + k) % 3]] for k in range(3))
     along = b - a
     length = np.linalg.norm(along, axis=1, keepdims=True)
     kept = length[:, 0] > 0
@@ -149,8 +157,11 @@ def boundary_of(mesh: TriangleMesh, spacing: float) -> Edge:
     place = (np.arange(len(which)) - np.repeat(np.cumsum(number) - number, number) + 0.5) / number[which]
     places = a[which] + place[:, None] * along[which]
     good = size[which, 0] > 0
-    edges = (along / length)[which][good][:, None]
-    return Edge(places[good], normals[which][good], edges, 2)
+    places, normals, edges = places[good], normals[which][good], (along / length)[which][good]
+    # On short edges they are closer: the nearest ones must reach around a corner.
+    order, apart = farthest_first(np.hstack([places, spacing * normals]))
+    order = np.sort(order[apart > 0.4 * spacing])
+    return Edge(places[order], normals[order], edges[order][:, None], 2)
 
 
 @stored
@@ -161,6 +172,8 @@ class MeshNodes(AbstractNodes):
     Attributes
     ----------
     surface_mesh : TriangleMesh
+    fine : TriangleMesh
+        The same with its large faces divided, so that the corners around every point have nodes in reach.
     points : array of shape (n, 3)
     images : array of shape (g, 3)
         Mirror images of nodes beyond the boundary.
@@ -169,13 +182,14 @@ class MeshNodes(AbstractNodes):
     detours : CSR array of shape (n, n)
         For each pair of nodes that is close along the surface: 1 plus the detour of the path (length minus
         distance), in units of the reach.
-    owners : int array of shape (n_vertices,)
-        The node nearest to each vertex along the surface.
+    owners : int array
+        The node nearest to each vertex of ``fine`` along the surface.
     radius : float
         Reach of a step.
     """
 
     surface_mesh: TriangleMesh
+    fine: TriangleMesh
     points: FloatArray
     images: FloatArray
     own: IntArray
@@ -187,7 +201,7 @@ class MeshNodes(AbstractNodes):
 
     def _check_loaded(self) -> None:
         n = len(self.points)
-        check_arrays(self, points=(n, 3), images=(len(self.own), 3), owners=(self.surface_mesh.n_vertices,))
+        check_arrays(self, points=(n, 3), images=(len(self.own), 3), owners=(self.fine.n_vertices,))
         check_csr("detours", self.detours, (n, n))
         check_positions("own", self.own, n)
         check_positions("owners", self.owners, n)
@@ -210,8 +224,8 @@ class MeshNodes(AbstractNodes):
         """Steps from the nearest points of the surface, through the corners of the face of a point."""
         if not len(z):
             return Steps(*self.search.within(z, radius))
-        nearest = self.surface_mesh.closest_points(z)
-        corners = self.owners[self.surface_mesh.faces[nearest.faces]]  # (q, 3)
+        nearest = self.fine.closest_points(z)
+        corners = self.owners[self.fine.faces[nearest.faces]]  # (q, 3)
         shares = np.maximum(nearest.barycentric, 1e-6)
         shares /= shares.sum(axis=1, keepdims=True)
         voters = make_csr(shares.ravel(), corners.ravel(), 3 * np.arange(len(z) + 1), len(self.points))

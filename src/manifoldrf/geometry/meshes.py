@@ -33,7 +33,8 @@ _FLAT = 1e-12
 _PAIRS = 2**17
 # Faces of meshes up to this size stay prepared for searches (190 bytes each); on larger ones, searches take longer.
 _MOST_KEPT = 2**17
-_SAME_UNIT = 2.0**60  # largest ratio of coordinates of queries and mesh; its square is still finite
+# Ratio of the coordinates of queries and mesh from which on rounding errors of distances exceed what they change.
+_FAR = 2.0**26
 
 
 def _power_of_two(size: float) -> float:
@@ -625,7 +626,11 @@ class TriangleMesh:
                [0.  , 0.5 , 0.  ]])
         """
         queries = check_points(points, "points", n_columns=3)
-        search = SurfaceSearch(self._prepared(float(np.abs(queries).max())), queries)
+        # Seen from far away, the nearest point depends on the direction only.
+        farthest = _FAR * _power_of_two(float(np.abs(self.vertices).max()))
+        size = np.abs(queries).max(axis=1, keepdims=True)
+        queries = np.where(size > farthest, queries / np.maximum(size / farthest, 1.0), queries)
+        search = SurfaceSearch(self._prepared(), queries)
         return self._at(search.face, search.barycentric)
 
     def report(self) -> MeshReport:
@@ -659,11 +664,9 @@ class TriangleMesh:
             unreferenced_vertices=unreferenced,
         )
 
-    def _prepared(self, farthest: float) -> Faces:
-        """The faces for a search from points with coordinates up to ``farthest``; cached if there are few."""
+    def _prepared(self) -> Faces:
+        """The faces for searches; cached if there are few."""
         scale = _power_of_two(float(np.abs(self.vertices).max()))
-        if farthest > _SAME_UNIT * scale:
-            return Faces(self.vertices, self.faces, _power_of_two(farthest))
         if self.n_faces > _MOST_KEPT:
             return Faces(self.vertices, self.faces, scale)
         if "_faces" not in vars(self):

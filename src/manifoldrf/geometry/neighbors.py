@@ -137,14 +137,21 @@ class NeighborSearch:
         # Products are accurate only if the cloud is centred and of unit size; distances are recomputed.
         centre = self.points.mean(axis=0)
         unit = float(np.abs(self.points - centre).max()) or 1.0
-        index = NearestNeighbors(n_neighbors=k, algorithm="brute").fit((self.points - centre) / unit)
+        more = min(len(self.points), k + 16)
+        index = NearestNeighbors(n_neighbors=more, algorithm="brute").fit((self.points - centre) / unit)
 
         def nearest(block: FloatArray) -> tuple[FloatArray, IntArray]:
             with threadpool_limits(1, "openmp"):  # ties must not depend on the number of threads
                 columns = index.kneighbors((block - centre) / unit, return_distance=False)
             gaps = np.linalg.norm(block[:, None, :] - self.points[columns], axis=2)
             rank = np.lexsort((columns, gaps), axis=1)
-            return np.take_along_axis(gaps, rank, axis=1), np.take_along_axis(columns, rank, axis=1)
+            gaps, columns = np.take_along_axis(gaps, rank, axis=1), np.take_along_axis(columns, rank, axis=1)
+            # Rounding of products, which depends on the other rows, decides which of many ties are found.
+            tied = np.flatnonzero((gaps[:, k - 1] >= (1 - 1e-9) * gaps[:, -1]) & (more < len(self.points)))
+            if len(tied):
+                found = self.tree.query(block[tied], k=k)
+                gaps[tied, :k], columns[tied, :k] = (part.reshape(len(tied), k) for part in found)
+            return gaps[:, :k], columns[:, :k]
 
         blocks = [queries[start : start + _ROWS_AT_ONCE] for start in range(0, len(queries), _ROWS_AT_ONCE)]
         found = quick_map(nearest, blocks or [queries], n_jobs)

@@ -311,8 +311,12 @@ class Edge:
             lead = d.argmin(axis=1)
             here = np.isfinite(d[rows, lead])
             depths[near[here], face] = heights[rows, lead][here]
-            normals[near[here], face] = N[rows, lead][here]
-            d = np.where(np.einsum("rkd,rd->rk", N, N[rows, lead]) < _OTHER_FACE[self.dim], d, np.inf)
+            first = N[rows, lead]
+            normals[near[here], face] = first[here]
+            other = np.einsum("rkd,rd->rk", N, first) < _OTHER_FACE[self.dim]
+            # The planes of faces in front of this one, as at an inner corner, go through the space.
+            behind = np.einsum("rkd,rd->rk", offsets - offsets[rows, lead][:, None], first) < 0
+            d = np.where(other & behind, d, np.inf)
         return depths, normals
 
     def images(self, nodes: FloatArray, reach: float) -> tuple[FloatArray, IntArray]:

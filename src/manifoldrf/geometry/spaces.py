@@ -15,7 +15,7 @@ from scipy.stats import chi2
 from manifoldrf._codec import stored
 from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
 from manifoldrf.geometry.cleaning import CleanCloud
-from manifoldrf.geometry.csr import check_amounts
+from manifoldrf.geometry.csr import check_amounts, check_arrays
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh
 from manifoldrf.geometry.neighbors import NeighborSearch, Sampling, along
@@ -68,6 +68,8 @@ class AbstractNodes(abc.ABC):
         Volume of each node, if known; otherwise it follows from the steps.
     surface : LocalSurface or None
         The surface onto which noisy points are moved; only nodes of clouds have one.
+    origin, axes : arrays of shape (D,) and (D, r)
+        Coordinates of the cloud, in which the surface is.
     mesh : TriangleMesh or None
         The mesh that holds the nodes.
     metric : AbstractManifold or None
@@ -82,6 +84,8 @@ class AbstractNodes(abc.ABC):
     dim: int
     volumes: FloatArray | None
     surface: Any = None
+    origin: FloatArray
+    axes: FloatArray
     mesh: TriangleMesh | None = None
     metric: AbstractManifold | None = None
     is_even = True
@@ -106,7 +110,10 @@ class AbstractNodes(abc.ABC):
 
     def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Positions of points on the space; noisy ones are moved."""
-        return z
+        if self.surface is None:
+            return z
+        inside = along(self.axes, z - self.origin)
+        return along(self.axes.T, self.surface.project(inside, n_jobs)) + self.origin
 
     def inside(self, z: FloatArray) -> FloatArray:
         """Points in the coordinates in which steps are computed."""
@@ -115,29 +122,6 @@ class AbstractNodes(abc.ABC):
     def fused(self, factors: FloatArray) -> FusedSteps | None:
         """Arrays of steps along straight lines; None if steps are more complicated."""
         return None
-
-
-class CloudNodes(AbstractNodes):
-    """Nodes on a cleaned cloud, which has coordinates of its own.
-
-    Attributes
-    ----------
-    origin, axes : arrays of shape (D,) and (D, r)
-        Coordinates of the cloud.
-    """
-
-    origin: FloatArray
-    axes: FloatArray
-
-    def inside(self, z: FloatArray) -> FloatArray:
-        """Points in the coordinates of the cloud."""
-        return along(self.axes, z - self.origin)
-
-    def place(self, z: FloatArray, n_jobs: int = 1) -> FloatArray:
-        """Points moved onto the space, if the cloud was noisy."""
-        if self.surface is None:
-            return z
-        return along(self.axes.T, self.surface.project(self.inside(z), n_jobs)) + self.origin
 
 
 class AbstractSpace(abc.ABC):
@@ -209,7 +193,11 @@ class AbstractSpace(abc.ABC):
                 reject("n_nodes", f"at most {most} here, or the graph would not fit into memory", n_nodes)
             return float((self.volume / n_nodes) ** (1 / self.dim))
         spacing = self.spacing(4 * t / n_steps)
-        if np.isfinite(most) and (count := self.volume / spacing**self.dim) > most:
+        count = self.volume / spacing**self.dim
+        if count < 4:
+            least = 2 * int(np.ceil(n_steps / 2 * (4 / count) ** (2 / self.dim)))
+            reject("n_steps", f"at least {least} for this time, or steps are wider than the space", n_steps)
+        if count > most:
             shortest = t * (count / most) ** (2 / self.dim)
             rule = f"at least {shortest:.2g} here, or the graph would have more than {most} nodes"
             reject("t", rule, f"{t:.2g}")
@@ -268,7 +256,10 @@ class PointSpace(AbstractSpace):
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """The points."""
-        return PointNodes(self._search, self.dim, self.volumes)
+        cloud = self.cloud
+        if cloud is None or not cloud.noise_std:
+            return PointNodes(self._search, self.dim, self.volumes)
+        return PointNodes(self._search, self.dim, self.volumes, cloud.surface, cloud.origin, cloud.axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,15 +315,22 @@ class PointNodes(AbstractNodes):
     dim : int
     volumes : array of shape (n,), optional
         If known.
+    surface, origin, axes : optional
+        Of a noisy cloud.
     """
 
     search: NeighborSearch
     dim: int
     volumes: FloatArray | None = None
+    surface: Any = None
+    origin: Any = None
+    axes: Any = None
     is_even = False
 
     def _check_loaded(self) -> None:
         check_integer(self.dim, "dim", 1)
+        if self.surface is not None:
+            check_arrays(self, origin=(self.points.shape[1],), axes=(len(self.origin), len(self.surface.axes)))
         if self.volumes is not None:
             check_amounts("volumes", self.volumes, len(self.search.points))
 
