@@ -460,7 +460,7 @@ def _surface_through(search: NeighborSearch, shape: _Shape) -> LocalSurface:
     chosen, radii = farthest_first(search.points, tree=search.tree, first=0)
     enough = np.count_nonzero(radii > 0.6 * np.sqrt(h2))  # patches must overlap
     centres = search.points[chosen[: max(enough, min(BLENDED, len(chosen)))]]
-    return LocalSurface(NeighborSearch(centres), origin, axes, *fit_patches(search, centres, dim, h2), sigma)
+    return LocalSurface(NeighborSearch(centres), origin, axes, fit_patches(search, centres, dim, h2), sigma)
 
 
 def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatArray]:

@@ -323,14 +323,9 @@ def find_layers(search: NeighborSearch, radius: float, s2: float) -> Layers | No
 def curvature_at(search: NeighborSearch, dim: int, spacing: float) -> tuple[FloatArray, FloatArray]:
     """Tangents (n, D, dim) and Ricci curvature (n, dim, dim) at nodes, from quadratics through neighbours."""
     points = search.points
-    n, n_axes = points.shape
     width = (2.2 if dim < 3 else 1.7) * spacing  # 2.2 is no more exact in three dimensions
     patches = fit_patches(search, points, dim, width**2)
-    second_form = np.zeros((n, dim, dim, n_axes))
-    for m, (a, b) in enumerate(zip(*np.triu_indices(dim), strict=True)):
-        bend = patches.bends[:, 1 + dim + m] / patches.widths[:, None] ** 2
-        second_form[:, a, b] += bend
-        second_form[:, b, a] += bend
+    second_form = patches.second_form()
     mean = np.einsum("naad->nd", second_form)
     ricci = np.einsum("nd,nabd->nab", mean, second_form)  # Gauss's equation
     ricci -= np.einsum("nacd,ncbd->nab", second_form, second_form)

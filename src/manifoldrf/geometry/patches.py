@@ -8,7 +8,6 @@ leave the space.
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations_with_replacement, pairwise
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -42,85 +41,7 @@ def n_terms(dim: int) -> int:
 
 @stored
 @dataclass(frozen=True, eq=False)
-class LocalSurface:
-    """A surface through a cloud: quadratic patches, blended between neighbouring centres.
-
-    Attributes
-    ----------
-    centres : NeighborSearch
-        Centres of the patches, shape (M, r).
-    origin : array of shape (D,)
-    axes : array of shape (D, r)
-        Orthonormal directions in which the cloud extends; others hold only noise.
-    means : array of shape (M, r)
-    frames : array of shape (M, r, dim)
-        Tangents of the patches, orthonormal.
-    bends : array of shape (M, p, r)
-        Normal part of the patches: coefficients of 1, the tangential coordinates and their products.
-    widths : array of shape (M,)
-        Unit of the tangential coordinates.
-    noise_std : float
-        Standard deviation of the points around the surface, per coordinate.
-    """
-
-    centres: NeighborSearch
-    origin: FloatArray
-    axes: FloatArray
-    means: FloatArray
-    frames: FloatArray
-    bends: FloatArray
-    widths: FloatArray
-    noise_std: float = 0.0
-
-    def _check_loaded(self) -> None:
-        if self.frames.ndim != 3 or not self.frames.size:
-            reject("frames", "an array of shape (patches, axes, dimensions)", f"shape {self.frames.shape}")
-        m, r, dim = self.frames.shape
-        check_arrays(self, origin=(len(self.axes),), axes=(len(self.axes), r), means=(m, r), frames=(m, r, dim))
-        check_arrays(self, bends=(m, n_terms(dim), r), widths=(m,))
-        check_shape("centres", self.centres.points, (m, r))
-        check_real(self.noise_std, "noise_std", NONNEGATIVE)
-        if not (self.widths > 0).all():
-            reject("widths", "positive", float(self.widths.min()))
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the surface."""
-        return int(self.frames.shape[2])
-
-    def _nearest(self, places: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Coordinates of points along the axes, and the patches nearest to them."""
-        inside = (places - self.origin) @ self.axes
-        return inside, self.centres.knn(inside, 1)[1][:, 0]
-
-    def radii(self, places: FloatArray) -> FloatArray:
-        """Radii of curvature of the nearest patches: one over the length of the second fundamental form."""
-        quadratic = self.bends[:, 1 + self.dim :] / self.widths[:, None, None] ** 2
-        first, second = np.triu_indices(self.dim)
-        bending = np.sqrt(((quadratic**2).sum(axis=2) * np.where(first == second, 4, 2)).sum(axis=1))
-        return np.asarray(1 / np.maximum(bending[self._nearest(places)[1]], 1e-300))
-
-    def tangents(self, places: FloatArray) -> FloatArray:
-        """Orthonormal tangents (q, D, dim) of the nearest patches at some points."""
-        inside, near = self._nearest(places)
-        patches = Patches(*(part[near] for part in (self.means, self.frames, self.bends, self.widths)))
-        return np.asarray(np.einsum("da,nak->ndk", self.axes, patch_tangents(patches, inside)))
-
-    def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
-        """Points of the surface near the queries, shape (q, D); continuous in the queries."""
-        patches = self.means, self.frames, self.bends, self.widths
-        inside = along(self.axes, queries - self.origin)
-        found = np.zeros(queries.shape)
-        spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
-        distances, near = self.centres.knn(inside, min(BLENDED, len(self.means)), n_jobs)
-        # The tree returns an index out of range where squared distances overflow.
-        near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.means) - 1)
-        given = inside, near, np.ascontiguousarray(distances), *patches, _LARGEST_COORDINATE, self.origin, self.axes
-        quick_map(lambda span: loops.blend_patches(*given, found, *span), spans, n_jobs)
-        return found
-
-
-class Patches(NamedTuple):
+class Patches:
     """Quadratic patches.
 
     Attributes
@@ -138,6 +59,92 @@ class Patches(NamedTuple):
     frames: FloatArray
     bends: FloatArray
     widths: FloatArray
+
+    def _check_loaded(self) -> None:
+        if self.frames.ndim != 3 or not self.frames.size:
+            reject("frames", "an array of shape (patches, axes, dimensions)", f"shape {self.frames.shape}")
+        m, r, dim = self.frames.shape
+        check_arrays(self, means=(m, r), frames=(m, r, dim), bends=(m, n_terms(dim), r), widths=(m,))
+        if not (self.widths > 0).all():
+            reject("widths", "positive", float(self.widths.min()))
+
+    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Means, frames, bends and widths."""
+        return self.means, self.frames, self.bends, self.widths
+
+    def second_form(self) -> FloatArray:
+        """Second derivatives along the tangents, (M, dim, dim, r)."""
+        m, r, dim = self.frames.shape
+        found = np.zeros((m, dim, dim, r))
+        for k, (a, b) in enumerate(combinations_with_replacement(range(dim), 2)):
+            bend = self.bends[:, 1 + dim + k] / self.widths[:, None] ** 2
+            found[:, a, b] += bend
+            found[:, b, a] += bend  # twice for a = b
+        return found
+
+
+@stored
+@dataclass(frozen=True, eq=False)
+class LocalSurface:
+    """A surface through a cloud: quadratic patches, blended between neighbouring centres.
+
+    Attributes
+    ----------
+    centres : NeighborSearch
+        Centres of the patches, shape (M, r).
+    origin : array of shape (D,)
+    axes : array of shape (D, r)
+        Orthonormal directions in which the cloud extends; others hold only noise.
+    patches : Patches
+    noise_std : float
+        Standard deviation of the points around the surface, per coordinate.
+    """
+
+    centres: NeighborSearch
+    origin: FloatArray
+    axes: FloatArray
+    patches: Patches
+    noise_std: float = 0.0
+
+    def _check_loaded(self) -> None:
+        m, r = self.patches.means.shape
+        check_arrays(self, origin=(len(self.axes),), axes=(len(self.axes), r))
+        check_shape("centres", self.centres.points, (m, r))
+        check_real(self.noise_std, "noise_std", NONNEGATIVE)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the surface."""
+        return int(self.patches.frames.shape[2])
+
+    def _nearest(self, places: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Coordinates of points along the axes, and the patches nearest to them."""
+        inside = (places - self.origin) @ self.axes
+        return inside, self.centres.knn(inside, 1)[1][:, 0]
+
+    def radii(self, places: FloatArray) -> FloatArray:
+        """Radii of curvature of the nearest patches: one over the length of the second fundamental form."""
+        bending = np.sqrt((self.patches.second_form() ** 2).sum(axis=(1, 2, 3)))
+        return np.asarray(1 / np.maximum(bending[self._nearest(places)[1]], 1e-300))
+
+    def tangents(self, places: FloatArray) -> FloatArray:
+        """Orthonormal tangents (q, D, dim) of the nearest patches at some points."""
+        inside, near = self._nearest(places)
+        patches = Patches(*(part[near] for part in self.patches.arrays()))
+        return np.asarray(np.einsum("da,nak->ndk", self.axes, patch_tangents(patches, inside)))
+
+    def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
+        """Points of the surface near the queries, shape (q, D); continuous in the queries."""
+        inside = along(self.axes, queries - self.origin)
+        found = np.zeros(queries.shape)
+        spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
+        distances, near = self.centres.knn(inside, min(BLENDED, len(self.centres.points)), n_jobs)
+        # The tree returns an index out of range where squared distances overflow.
+        near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.centres.points) - 1)
+        given = inside, near, np.ascontiguousarray(distances), *self.patches.arrays()
+        frame = _LARGEST_COORDINATE, self.origin, self.axes
+        quick_map(lambda span: loops.blend_patches(*given, *frame, found, *span), spans, n_jobs)
+        return found
 
 
 def quadratic_terms(along: FloatArray) -> FloatArray:
