@@ -182,7 +182,7 @@ def heat_graph(  # noqa: PLR0913  (the options of HeatGraph)
     n_steps : "auto" or even int, default="auto"
         Number of steps that make up ``t``; "auto" takes more steps on more curved spaces.
     n_nodes : "auto" or int, default="auto"
-        Approximate number of nodes; by default as many as the steps need.
+        Approximate number of nodes, where nodes are laid out; by default as many as the steps need.
     dim : int, optional
         Intrinsic dimension; estimated by default.
     metric : AbstractManifold, optional
