@@ -1,13 +1,9 @@
 """Output of programs: results go to stdout as text, tables or JSON; progress, notes and errors go to stderr."""
 
-import functools
-import importlib.metadata
 import json
 import os
-import platform
 import select
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -245,40 +241,6 @@ def show_facts(output: Output, title: str, facts: Mapping[str, object]) -> None:
         print_json(facts)
     rows = [{"what": name, "value": value} for name, value in facts.items()]
     print_table(rich.console.Console(quiet=output.silent), title, rows)
-
-
-# ------------------------------------------------------------------------------------------------- environment
-_PACKAGES = ("manifoldrf", "numpy", "scikit-learn", "scipy", "torch")
-
-
-@functools.cache
-def environment() -> dict[str, str]:
-    """Versions, commit and machine, so that a number can be traced.
-
-    The first call fixes the result: files of a checkout may change during a long run, the running code does not.
-    """
-    return {name: _version(name) for name in _PACKAGES} | {
-        "python": platform.python_version(),
-        "commit": _commit(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _commit() -> str:
-    """The commit of the running package, or "unknown" outside a checkout."""
-    git = ["git", "describe", "--always", "--dirty"]
-    try:
-        done = subprocess.run(git, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return done.stdout.strip()
 
 
 # -------------------------------------------------------------------------------------------- errors of a program

@@ -2,9 +2,11 @@
 
 import csv
 import functools
+import platform
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +18,7 @@ import manifoldrf
 from manifoldrf._files import atomic_paths, check_output, check_suffix, existing_file, output_file
 from manifoldrf._runtime import available, recorded_warnings, warn_user
 from manifoldrf._validation import check_integer, check_jobs, check_points, counting_columns, reject
-from manifoldrf.cli.console import environment, note, notices, progress, show, show_facts
+from manifoldrf.cli.console import note, notices, progress, show, show_facts
 from manifoldrf.cli.demo import demo
 from manifoldrf.cli.options import Output, Parameters, Running, TableChoice, Threads, option_names, spread, usage
 
@@ -418,12 +420,14 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
     manifoldrf info --json
     """
     if source is None:
-        facts: dict[str, Any] = environment() | {"threads": str(check_jobs(-1))}
-        extras = {f"extra {name}": "yes" if available(package) else "no" for name, package in _EXTRAS.items()}
-        show_facts(output, "manifoldrf", facts | extras)
+        about = {name: version(name) for name in ("manifoldrf", "numpy", "scikit-learn", "scipy")}
+        about |= {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+        about["threads"] = str(check_jobs(-1))
+        extras = {name: version(package) if available(package) else "no" for name, package in _EXTRAS.items()}
+        show_facts(output, "manifoldrf", about | {f"extra {name}": found for name, found in extras.items()})
         return
     saved = read_saved(source, object, "MODEL")
-    facts = {"file": source, "kind": type(saved).__name__, "bytes": Path(source).stat().st_size}
+    facts: dict[str, Any] = {"file": source, "kind": type(saved).__name__, "bytes": Path(source).stat().st_size}
     if not hasattr(saved, "map_"):  # a graph, a regressor or an interpolator
         show_facts(output, facts["kind"], facts | dict(saved._facts()))
         return
