@@ -375,6 +375,18 @@ def test_values_are_checked(tmp_path):
 # --- paths of outputs ---
 
 
+def test_names_in_capitals_and_links_get_the_whole_file(tmp_path):
+    (tmp_path / "blob").write_bytes(b"old")
+    (tmp_path / "link.npz").symlink_to(tmp_path / "blob")
+    for path in (tmp_path / "new.NPZ", tmp_path / "link.npz"):
+        with row_writer(path, 3) as writer:
+            writer.append(NUMBERS[:2, :3])
+    assert names(tmp_path) == ["blob", "link.npz", "new.NPZ"]
+    for name in ("blob", "new.NPZ"):
+        with np.load(tmp_path / name) as found:
+            np.testing.assert_array_equal(found["rows"], NUMBERS[:2, :3])
+
+
 def test_an_output_is_checked_before_any_work(tmp_path):
     source = stored(tmp_path, ".npy", NUMBERS)
     assert check_output(tmp_path / "new.NPZ", "output", ARRAY_SUFFIXES, [source]) == tmp_path / "new.NPZ"

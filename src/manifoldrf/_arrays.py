@@ -22,7 +22,7 @@ from manifoldrf._validation import FloatArray, IntArray, check_integer, reject
 ARRAY_SUFFIXES = (".npy", ".npz", ".csv")
 # Preferred names in an .npz file with several arrays.
 _POINTS = ("points", "vertices", "verts", "X", "V", "v")
-_FACES = ("faces", "triangles", "F", "f")
+_FACES = ("faces", "triangles", "F")
 _MISSING = ("", "na", "n/a", "null", "none")  # besides NaN, as written by spreadsheets and databases
 AnyPath = str | PathLike[str]
 
@@ -60,9 +60,17 @@ class Table:
     cells: deque[list[str]] = field(default_factory=deque)
     blocks: deque[list[list[str]]] = field(default_factory=deque)
 
+    def keep(self, cells: NDArray[Any]) -> None:
+        """Store the texts of the ``kept`` columns of some rows."""
+        texts = np.char.strip(cells.astype(str))
+        if np.char.count(texts, "\ufffd").any():
+            reject("--id and --label", "columns of a file in UTF-8", "bytes that are not text")
+        self.cells.extend(texts.tolist())
+
     def columns(self, rows: NDArray[Any]) -> NDArray[Any]:
         """The coordinate columns of some rows; cells of the ``kept`` columns are stored."""
-        self.cells.extend(np.char.strip(rows[:, list(self.kept)].astype(str)).tolist() if self.kept else ())
+        if self.kept:
+            self.keep(rows[:, list(self.kept)])
         return np.ascontiguousarray(rows[:, list(self.places)])
 
     def complete(self, block: NDArray[Any]) -> NDArray[Any]:
@@ -86,8 +94,8 @@ def open_rows(path: AnyPath, name: str = "POINTS", chunk: int = 8192, table: Tab
 
     def blocks() -> Iterator[Any]:
         for start in range(0, len(array), chunk):
-            block = _kept(np.array(array[start : start + chunk], order="C"))
-            yield block if table is None else table.columns(block)
+            block = np.array(array[start : start + chunk], order="C")
+            yield _kept(block if table is None else table.columns(block))  # cells are kept with all their digits
 
     n_columns = array.shape[1] if table is None else len(table.places)
     return RowReader(n_columns, len(array), _kept(array[:0]).dtype, blocks)
@@ -111,12 +119,12 @@ def read_points(path: AnyPath, name: str = "POINTS", table: Table | None = None)
     file = _check_file(path, name)
     if file.suffix.lower() == ".csv":
         return np.concatenate(list(_csv_blocks(file, name, 2**14, table)))
-    found = _kept(_read_array(file, name, _POINTS))
-    return found if table is None else table.columns(found)
+    found = _read_array(file, name, _POINTS)
+    return _kept(found if table is None else table.columns(found))
 
 
 def read_mesh_arrays(path: AnyPath, name: str = "path") -> tuple[FloatArray, IntArray] | None:
-    """Read vertices and faces from an .npz file; None if it has no array named "faces", "triangles", "F" or "f"."""
+    """Read vertices and faces from an .npz file; None if it has no array named "faces", "triangles" or "F"."""
     file = _check_file(path, name)
     if not read_npz(file, name, _FACES):
         return None
@@ -242,18 +250,22 @@ def read_npz(file: Path, name: str, wanted: Sequence[str] | None, *, alone: bool
 
 def _csv_layout(file: Path, name: str) -> tuple[str | None, list[str], int]:
     """The separator, the titles of the columns (empty if none), and the number of lines before the numbers."""
-    with file.open("rb") as stream:
-        texts = (line.decode("utf-8-sig", "replace").partition("#")[0].strip("\r\n") for line in stream)
+    with file.open(encoding="utf-8-sig", errors="replace") as stream:
+        texts = (line.partition("#")[0].strip("\n") for line in stream)
         found = [*islice(((text, k) for k, text in enumerate(texts) if text.strip()), 2), ("", 0), ("", 0)]
     (first, begin), (second, _) = found[:2]
     # A comma comes last: next to another separator it is a decimal comma, which is refused.
     separator = next((mark for mark in ";\t," if mark in first), None)
     reader = csv.reader([first if separator else " ".join(first.split())], delimiter=separator or " ")
-    cells = [cell.strip() for cell in next(reader, [])]
+    try:
+        cells = [cell.strip() for cell in next(reader, [])]
+    except csv.Error as error:
+        reject(name, "a table of numbers", f"{error} in {file.name!r}")
     words = [cell for cell in cells if cell]
     if words and not any(word[0] in "+-.,0123456789" or word.lower() in ("nan", "inf") for word in words):
         return separator, cells, begin + 1
-    if len(cells) > 1 and cells == [str(k) for k in range(len(cells))] and set(second) & set(".eE"):
+    # Also after the empty cell above the row numbers of pandas.
+    if len(words) > 1 and words == [str(k) for k in range(len(words))] and set(second) & set(".eE"):
         rule = "a file without column numbers in its first line (write them with decimals if they are coordinates)"
         reject(name, rule, f"{first[:80]!r} above {second[:80]!r} in {file.name!r}")
     return separator, [""] * len(cells), begin
@@ -263,6 +275,7 @@ def _csv_blocks(file: Path, name: str, chunk: int, table: Table | None) -> Itera
     """Yield the numbers of a text in blocks of rows."""
     separator, titles, begin = _csv_layout(file, name)
     options: dict[str, Any] = {"delimiter": separator, "ndmin": 2, "quotechar": '"'}
+    options |= {"comments": None} if table is not None and table.kept else {}  # texts may hold #
     numbers = options | {"usecols": None if table is None else table.places}
     if table is not None and table.drop:
         numbers |= {"converters": lambda cell: np.nan if cell.strip().lower() in _MISSING else float(cell)}
@@ -278,7 +291,8 @@ def _csv_blocks(file: Path, name: str, chunk: int, table: Table | None) -> Itera
                 rule = f"a file with {len(titles)} column(s) in every line, as in its first"
                 reject(name, rule, f"{block.shape[1]} from line {at + 1} of {file.name!r}")
             if table is not None and table.kept and len(block):
-                table.cells.extend(np.char.strip(np.loadtxt(lines, str, usecols=table.kept, **options)).tolist())
+                with filtered("ignore", "Input line", UserWarning):  # empty ones
+                    table.keep(np.loadtxt(lines, str, usecols=table.kept, **options))
             if len(block):
                 is_empty = False
                 yield block

@@ -199,7 +199,9 @@ def atomic_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
     leave some files unreplaced.
     """
     targets = [output_file(path) for path in paths]
-    drafts = [target.with_name(f".{uuid.uuid4().hex}{target.suffix}") for target in targets]
+    # With the suffix that was asked for: with that of a link's target, or in capitals, writers make a second file.
+    suffixes = [path.suffix.lower() for path in paths]
+    drafts = [target.with_name(f".{uuid.uuid4().hex}{end}") for target, end in zip(targets, suffixes, strict=True)]
     try:
         for draft in drafts:
             draft.touch(exist_ok=False)

@@ -549,7 +549,7 @@ def test_labels_off_the_space_are_left_out_of_the_fit():
     """An outlier with a wild value: the fit is that of the other labels."""
     few, wild = slice(0, 40), [0.0, 0.0, 9.0]
     times = ManifoldRandomFeatures(times=(0.1, 0.4), random_state=0)
-    for model in (process(), ManifoldRidge(times, space=GRAPH, random_state=0)):
+    for model in (process(), ManifoldRidge(times, space=Sphere(), random_state=0)):
         clean = clone(model).fit(X[few], Y[few])
         with pytest.warns(ManifoldWarning, match="1 of 41 labels are off the space.*: rows 0 of `X`"):
             other = clone(model).fit([wild, *X[few]], [50.0, *Y[few]])

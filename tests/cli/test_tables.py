@@ -177,3 +177,31 @@ def test_columns_that_count_rows_of_which_some_are_left_out():
     assert counting_columns(table) == [0, 3]
     assert counting_columns(table[np.sort(rng.permutation(400)[:300])]) == [0, 3]  # a split for training
     assert counting_columns(table[:11][rng.permutation(11)]) == [0]
+
+
+def test_ids_and_labels_are_copied_as_they_are(folder, tmp_path):
+    """Texts with #, and integers with more digits than floats have."""
+    lines = [f"#{k},{x},{y},{z},#ff{k}" for k, (x, y, z) in enumerate(POINTS[:5].tolist())]
+    (tmp_path / "t.csv").write_text("\n".join(["name,x,y,z,colour", *lines, ""]))
+    options = ("--id", "name", "--label", "colour")
+    done = invoke("transform", folder / "m.safetensors", tmp_path / "t.csv", "-o", tmp_path / "f.csv", *options)
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(tmp_path / "f.csv")
+    assert found["name"].tolist() == [f"#{k}" for k in range(5)]
+    assert found["colour"].tolist() == [f"#ff{k}" for k in range(5)]
+    numbers = Table([1], [0])
+    np.save(tmp_path / "n.npy", np.array([[2**53 + 1, 3]]))
+    assert read_points(tmp_path / "n.npy", "POINTS", numbers).tolist() == [[3.0]]
+    assert list(numbers.cells) == [[str(2**53 + 1)]]
+    (tmp_path / "latin.csv").write_bytes("name,x,y,z,colour\nM\xfcller,1,2,3,red\n".encode("latin-1"))
+    result = invoke(
+        "transform", folder / "m.safetensors", tmp_path / "latin.csv", "-o", tmp_path / "g.csv", *options
+    )
+    assert result.exit_code == 1
+    assert "`--id and --label` must be columns of a file in UTF-8" in result.output
+
+
+def test_row_numbers_of_pandas_are_no_points(tmp_path):
+    pd.DataFrame(POINTS).to_csv(tmp_path / "p.csv")
+    result = invoke("fit", tmp_path / "p.csv", "-o", tmp_path / "m.safetensors", "--columns", "1,2,3", *FIT)
+    assert "a file without column numbers in its first line" in str(result.exception)

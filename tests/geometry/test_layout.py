@@ -180,6 +180,15 @@ def test_curves_are_traced(name, n, noise, global_seed):
     assert np.abs(curve.at(arcs, pieces) @ cloud.axes.T + cloud.origin - points).max() < 0.05 + 20 / n + 4 * noise
 
 
+@pytest.mark.parametrize("n_coordinates", [1, 3])
+def test_random_points_of_a_line_are_one_curve(n_coordinates, global_seed):
+    points = np.zeros((400, n_coordinates))
+    points[:, 0] = np.random.default_rng(global_seed).random(400)
+    space = space_of(points)
+    assert isinstance(space, CurveSpace)
+    assert space.curve.lengths == pytest.approx([1.0], rel=0.02)
+
+
 def test_noisy_curves_in_a_plane_of_space(global_seed):
     """They have two coordinates of their own, and new points have three."""
     rng = np.random.default_rng(global_seed)

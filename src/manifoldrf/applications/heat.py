@@ -284,8 +284,8 @@ def distances(
     if method == "straight":
         straight = np.linalg.norm(graph.positions[nodes][:, None] - graph.positions, axis=2)
         # Longer paths go around a hollow; above three dimensions 40 neighbours are too few to tell.
-        known = graph.positions.shape[1] > 3 or rows <= 1.1 * straight
-        rows = np.where(np.isfinite(rows) & known, straight, rows)
+        known = np.isfinite(rows) if cloud.dim > 3 else rows <= 1.1 * straight
+        rows = np.where(known, straight, rows)
     return rows[0] if np.ndim(sources) == 0 else rows
 
 

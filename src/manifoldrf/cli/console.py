@@ -70,8 +70,9 @@ def is_pipe_closed() -> bool:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one line of JSON."""
-    sys.stdout.write(json.dumps(value) + "\n")
+    """Print a value as one line of JSON, which has no numbers that are not finite."""
+    plain = json.loads(json.dumps(value), parse_constant=lambda text: None)
+    sys.stdout.write(json.dumps(plain) + "\n")
 
 
 def show(output: Output, facts: Mapping[str, Any], text: str) -> None:

@@ -88,9 +88,9 @@ def _finite(text: str) -> float:
 _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     int: ("an integer", int),
     float: ("a finite number", _finite),
-    bool: ("true or false", {"true": True, "false": False}.__getitem__),
+    bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
     str: ("text", str),
-    types.NoneType: ("none", {"none": None}.__getitem__),
+    types.NoneType: ("none", lambda text: {"none": None}[text.lower()]),
 }
 
 

@@ -232,7 +232,8 @@ def explore(
 
     with usage():
         target = check_output(out, "--out", (".html",), [source, *(values or [])])
-    is_model = Path(source).suffix.lower() in MODEL
+    saved = read_saved(source, object, "MODEL") if Path(source).suffix.lower() in MODEL else None
+    is_model = saved is not None and not isinstance(saved, manifoldrf.Graph)
     model: Any = read_model(source) if is_model else manifoldrf.ManifoldRandomFeatures(random_state=0)
     with notices(quiet=output.quiet), progress("explore", quiet=output.silent) as report:
         drawn = None if surface is None else read_space(surface, "--surface")
@@ -423,8 +424,8 @@ def info(output: Output, source: Annotated[str | None, _SAVED] = None) -> None:
         about = {name: version(name) for name in ("manifoldrf", "numpy", "scikit-learn", "scipy")}
         about |= {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
         about["threads"] = str(check_jobs(-1))
-        extras = {name: version(package) if available(package) else "no" for name, package in _EXTRAS.items()}
-        show_facts(output, "manifoldrf", about | {f"extra {name}": found for name, found in extras.items()})
+        extras = {f"extra {name}": "yes" if available(package) else "no" for name, package in _EXTRAS.items()}
+        show_facts(output, "manifoldrf", about | extras)
         return
     saved = read_saved(source, object, "MODEL")
     facts: dict[str, Any] = {"file": source, "kind": type(saved).__name__, "bytes": Path(source).stat().st_size}

@@ -119,10 +119,10 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
                 return None
             n_steps, factor = 4, 2.0  # two steps have twice the error of four
             n_nodes = int(min(half.most_nodes, kernel.graph.n_nodes * 2 ** (kernel.dim / 2)))
-        other = graph_on(half, t, n_steps, n_nodes, n_jobs)
         try:
+            other = graph_on(half, t, n_steps, n_nodes, n_jobs)
             kernel.stated.resolve(other, kernel.dim)
-        except ValueError:  # its steps are too long for the kernel
+        except ValueError:  # its steps are too long for the space or the kernel
             return 1.0
     points = _sample_points(kernel, t, streams.generator("features.graph error"))
     here, there = (

@@ -79,8 +79,9 @@ class FitOptions(Teaching):
         """Check the parameters of the estimator."""
         streams = streams or Streams.from_seed(params["random_state"], "random_state")
         kernel, graph, field, n_features = (params[name] for name in ("kernel", "graph", "field", "n_features"))
-        for name in ("kernel", "graph", "teacher"):
-            _refuse_class(params[name], name)
+        if kinds := [name for name in ("kernel", "graph", "teacher") if isinstance(params[name], type)]:
+            named = params[kinds[0]].__name__  # it would count as a function
+            reject(kinds[0], f"an object, not its class: {named}(...)", named, TypeError)
         if kernel is not None and not callable(kernel):
             check_kernel(kernel)
         if not (graph is None or isinstance(graph, HeatGraph | KnnGraph | MeshGraph | Graph) or callable(graph)):
@@ -112,12 +113,6 @@ class FitOptions(Teaching):
             anchors=anchors,
             quadrature=check_option(params["quadrature"], "quadrature", QUADRATURES),
         )
-
-
-def _refuse_class(value: Any, name: str) -> None:
-    """Refuse a class where its instance is meant: it would count as a function."""
-    if isinstance(value, type):
-        reject(name, f"an object, not its class: {value.__name__}(...)", value.__name__, TypeError)
 
 
 class FrozenParamsMixin:

@@ -6,8 +6,8 @@ interpolated by polynomials in log s, give the kernel to 3e-4 (one step: 1e-2). 
 fewer nodes and anchors, so on a surface all levels together have about twice as many as the first.
 
 A Matern kernel is an integral over t of heat kernels, by the trapezoidal rule in log t with one node per octave, so
-that its features are those of all levels side by side. The rule is off by 2e-4 for nu = 3/2 on surfaces, by .02 for
-nu = 7; smoother kernels, nearly heat kernels, are refused.
+that its features are those of all levels side by side. The rule is off by 2e-4 for nu = 3/2 on surfaces, by .05 for
+nu = 9; smoother kernels, nearly heat kernels, are refused.
 """
 
 import math
@@ -301,7 +301,7 @@ class TimeRange:
         power, rate, octaves = kernel.nu + dim / 2, kernel.rate, np.arange(-FAR, len(times) + FAR)
         # By Poisson's summation formula; the next terms are much smaller.
         off = 2 * math.exp(loggamma(power + 2j * math.pi / math.log(2)).real - gammaln(power))
-        if off > 0.02:
+        if off > 0.05:
             rule = "of a smaller nu, for a sum over octaves (remedy: fit without `times`)"
             reject("kernel", rule, f"{kernel}, {off:.0%} off")
         every = times[0] * 2.0**octaves

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 from scipy.stats import chi2
 
@@ -478,8 +477,8 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     off = alone & (squares > np.maximum(by_chance, 0.02 * spacing2))
     n, k = near.shape
     edges = sparse.csr_array((np.ones(n * k), near.ravel(), k * np.arange(n + 1)), shape=(n, n))
-    # Strong components, because outliers have neighbours in the cloud, but are not the neighbours of its points.
-    piece = csgraph.connected_components(edges[~off][:, ~off].tocsr(), connection="strong")[1]
+    # Strong components: outliers have neighbours in the cloud, but are not the neighbours of its points.
+    piece = components_of(edges[~off][:, ~off].tocsr())
     sizes = np.bincount(piece)
     inside = np.flatnonzero(~off)
     off[inside[sizes[piece] < min(12, 0.05 * n)]] = True  # small groups far from everything

@@ -111,8 +111,7 @@ def local_form(matrix: Any) -> LocalForm | None:
 
 
 def components_of(matrix: Any) -> IntArray:
-    """Connected component of every node of a symmetric CSR array, numbered from 0 by their smallest node."""
-    # Treat the graph as directed: this needs no transpose, and symmetric graphs have the same components.
+    """Strongly connected component of every node of a CSR array, numbered from 0 by their smallest node."""
     labels = csgraph.connected_components(matrix, connection="strong")[1]
     _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[labels]

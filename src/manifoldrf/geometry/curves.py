@@ -127,16 +127,15 @@ def _paths(ends: FloatArray, surface: LocalSurface | None, n_jobs: int) -> Any:
     rows, columns = np.repeat(np.arange(n, dtype=np.int32), d.shape[1] - 1), near[:, 1:].ravel().astype(np.int32)
     links = sparse.coo_array((d[:, 1:].ravel() + 1e-300, (rows, columns)), shape=(n, n)).tocsr()
     tree = csgraph.minimum_spanning_tree(links.maximum(links.T.tocsr())).tocoo()
-    # An edge that is much longer than those to a few neighbours and leaves a curve sideways leads to another one.
-    few = d[:, min(3, d.shape[1] - 1)]
-    near_ends = np.sort([few[tree.row], few[tree.col]], axis=0)
-    kept = tree.data <= np.maximum(2 * near_ends[0], near_ends[1])
-    if surface is not None:
+    if surface is not None:  # on a line, every edge leads ahead
+        # An edge much longer than those to a few neighbours that leaves a curve sideways leads to another one.
+        few = d[:, min(3, d.shape[1] - 1)]
+        near_ends = np.sort([few[tree.row], few[tree.col]], axis=0)
         tangents = surface.tangents(ends)[:, :, 0]
         steps = (ends[tree.col] - ends[tree.row]) / np.maximum(tree.data, 1e-300)[:, None]
         ahead = [np.abs(np.einsum("ed,ed->e", steps, tangents[side])) for side in (tree.row, tree.col)]
-        kept |= np.minimum(*ahead) > 0.7
-    tree = sparse.coo_array((tree.data[kept], (tree.row[kept], tree.col[kept])), shape=(n, n))
+        kept = (tree.data <= np.maximum(2 * near_ends[0], near_ends[1])) | (np.minimum(*ahead) > 0.7)
+        tree = sparse.coo_array((tree.data[kept], (tree.row[kept], tree.col[kept])), shape=(n, n))
     return (tree + tree.T).tocsr()
 
 
@@ -144,7 +143,7 @@ def _meet(curves: list[FloatArray], close: list[float]) -> bool:
     """Whether curves come closer to each other than some gaps between their points: they cross or branch."""
     trees = [cKDTree(places) for places in curves]
     return any(
-        other.query(places)[0].min() < near
+        np.isfinite(other.query(places, distance_upper_bound=near)[0]).any()
         for k, (places, near) in enumerate(zip(curves, close, strict=True))
         for other in [*trees[:k], *trees[k + 1 :]]
     )

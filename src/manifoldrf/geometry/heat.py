@@ -52,6 +52,7 @@ _ROUNDS = 40  # of mu <- mu mass / (G mu): 20 are as good as 240 on even nodes; 
 _SINKHORN_ROUNDS, _SINKHORN_TOLERANCE = 1000, 1e-12  # about 35 rounds reach it on every space tried
 
 
+@one_blas_thread()
 def space_of(  # noqa: C901  (the one place that tells kinds of input apart)
     X: Any,
     *,

@@ -18,7 +18,7 @@ from manifoldrf._codec import stored
 from manifoldrf._native import loops
 from manifoldrf._random import generator
 from manifoldrf._runtime import quick_map
-from manifoldrf._validation import FloatArray, IntArray
+from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_arrays, check_csr, check_numbers, check_positions, check_shape, make_csr
 from manifoldrf.geometry.neighbors import (
@@ -63,6 +63,9 @@ class CloudSpace(AbstractSpace):
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even nodes on the surface through the points."""
         cloud, dim = self.cloud, self.dim
+        if self.volume < 4 * spacing**dim:
+            wide = f"{2 * np.sqrt(s2):.3g} wide, in a space of the volume {self.volume:.3g}"
+            reject("n_steps", "so many that steps are narrower than the space", wide)
         edge = find_edge(cloud.search, cloud.surface, dim, 0.7 * spacing, n_jobs, noise_std=cloud.noise_std)
         # Random close packings are looser than lattices: these factors of the spacing give the same density.
         inner = even_points(cloud.search, cloud.surface, edge, dim, {2: 1.07, 3: 1.12}[dim] * spacing, n_jobs)

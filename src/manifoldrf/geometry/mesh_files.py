@@ -188,7 +188,9 @@ def reject_mesh(path: Path, reason: object) -> NoReturn:
 
 def triangles(vertices: FloatArray, counts: IntArray, corners: IntArray) -> tuple[FloatArray, IntArray]:
     """Cut polygons into triangles: a fan if it covers the polygon, otherwise by cutting off ears."""
-    if len(counts) and (counts.min() < 3 or counts.sum() != len(corners)):
+    if counts.sum() != len(corners):
+        raise ValueError(f"{len(corners)} corners of {counts.sum()}")
+    if len(counts) and counts.min() < 3:
         raise ValueError(f"a face of {counts.min()} corners")
     if (counts == 3).all():
         return vertices, corners.reshape(-1, 3)

@@ -33,7 +33,7 @@ _FLAT = 1e-12
 _PAIRS = 2**17
 # Faces of meshes up to this size stay prepared for searches (190 bytes each); on larger ones, searches take longer.
 _MOST_KEPT = 2**17
-# Ratio of the coordinates of queries and mesh from which on rounding errors of distances exceed what they change.
+# Queries farther away, relative to the mesh, are moved closer: rounding would exceed the differences of distances.
 _FAR = 2.0**26
 
 

@@ -153,7 +153,8 @@ class NeighborSearch:
                 gaps[tied, :k], columns[tied, :k] = (part.reshape(len(tied), k) for part in found)
             return gaps[:, :k], columns[:, :k]
 
-        blocks = [queries[start : start + _ROWS_AT_ONCE] for start in range(0, len(queries), _ROWS_AT_ONCE)]
+        size = int(np.clip(2**22 // (more * queries.shape[1]), 16, _ROWS_AT_ONCE))  # 64 MB in each thread
+        blocks = [queries[start : start + size] for start in range(0, len(queries), size)]
         found = quick_map(nearest, blocks or [queries], n_jobs)
         return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 

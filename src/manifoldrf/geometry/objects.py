@@ -37,7 +37,7 @@ def recognise(value: Any, name: str) -> Found | None:
     name : str
         Name of the argument in errors.
     """
-    if type(value) is tuple and len(value) == 2 and all(np.ndim(part) == 2 for part in value):
+    if type(value) is tuple and len(value) == 2 and all(as_array(part, name).ndim == 2 for part in value):
         return Found(*value)  # a tuple of two matrices is never points
     if isinstance(value, np.ndarray | str | list | tuple | dict) or type(value).__module__.startswith(
         "manifoldrf."

@@ -194,9 +194,6 @@ class AbstractSpace(abc.ABC):
             return float((self.volume / n_nodes) ** (1 / self.dim))
         spacing = self.spacing(4 * t / n_steps)
         count = self.volume / spacing**self.dim
-        if count < 4:
-            least = 2 * int(np.ceil(n_steps / 2 * (4 / count) ** (2 / self.dim)))
-            reject("n_steps", f"at least {least} for this time, or steps are wider than the space", n_steps)
         if count > most:
             shortest = t * (count / most) ** (2 / self.dim)
             rule = f"at least {shortest:.2g} here, or the graph would have more than {most} nodes"
@@ -257,9 +254,8 @@ class PointSpace(AbstractSpace):
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """The points."""
         cloud = self.cloud
-        if cloud is None or not cloud.noise_std:
-            return PointNodes(self._search, self.dim, self.volumes)
-        return PointNodes(self._search, self.dim, self.volumes, cloud.surface, cloud.origin, cloud.axes)
+        noisy = (cloud.surface, cloud.origin, cloud.axes) if cloud and cloud.noise_std else ()
+        return PointNodes(self._search, self.dim, self.volumes, *noisy)
 
 
 @dataclass(frozen=True, eq=False)

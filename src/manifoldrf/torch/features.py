@@ -27,7 +27,6 @@ else:  # without torch the error names the extra
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 # Relative step of central differences: its square and the rounding error over it are both 4e-11.
 STEP = float(np.finfo(np.float64).eps ** (1 / 3))
-_STEP_ON_METRIC = 2e-7
 
 # Values (q, c) at points (q, d) for parameters (k,), and their derivatives with respect to these, (k, q, c).
 Function = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
@@ -137,13 +136,13 @@ def dense_features(features: Any, points: Tensor) -> Tensor:
 
 def step_share(features: Any) -> float:
     """The step of central differences over the width of the features."""
-    on_metric = features.graph_.metric is not None  # points must stay within 1e-6 of a manifold
-    if features.training_ is None:
-        return _STEP_ON_METRIC if on_metric else STEP
-    if on_metric:
-        reject("features", "without a network, for gradients on a manifold as metric", features.graph_.metric)
+    metric = features.graph_.metric
+    if metric is not None and not all(metric.box or (0.0,)):
+        if features.training_ is not None:
+            reject("features", "without a network, for gradients on a manifold as metric", metric)
+        return 2e-7  # points farther from the manifold than 1e-6 are refused
     # A network computes in single precision, and has kinks where a shortest path changes.
-    return float(np.finfo(np.float32).eps ** 0.5)
+    return STEP if features.training_ is None else float(np.finfo(np.float32).eps ** 0.5)
 
 
 def features_at(features: Any, positions: Tensor, like: Tensor) -> Tensor:
@@ -356,7 +355,7 @@ class DifferentiableFeatures(nn.Module):
             family.shares(self.as_kernel())  # type: ignore[arg-type]
         except ValueError as error:
             if not self._warned:
-                text = "The range holds only a part of the Matern kernel, and the sum over its octaves is used"
+                text = "The sum over the octaves of the range, which is used, is not the Matern kernel"
                 warn_user(f"{text}: {error}")
             self._warned = True
 
