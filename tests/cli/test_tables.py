@@ -198,7 +198,7 @@ def test_ids_and_labels_are_copied_as_they_are(folder, tmp_path):
         "transform", folder / "m.safetensors", tmp_path / "latin.csv", "-o", tmp_path / "g.csv", *options
     )
     assert result.exit_code == 1
-    assert "`--id and --label` must be columns of a file in UTF-8" in result.output
+    assert "`--id and --label` must be columns of a file in UTF-8" in str(result.exception)
 
 
 def test_row_numbers_of_pandas_are_no_points(tmp_path):
