@@ -26,7 +26,7 @@ help:
 	@echo "make test      the tests (minutes)          make test-all  with the slow sweeps"
 	@echo "make lint      ruff and mypy                make bench     speed and memory, as ratios"
 	@echo "make docs      the documentation            make results   results page from docs/records"
-	@echo "make records   all experiments at the paper's size, ten hours; then the results page. DATA=DIR: with files too"
+	@echo "make records   all experiments at the paper's size, four hours; then the results page. DATA=DIR: with files too"
 	@echo "make bench-peers  compare with other libraries, in a separate environment (10 minutes)"
 	@echo "make audit     known vulnerabilities of the pinned versions (uses the network)"
 	@echo "make wheel     wheel and source archive in dist/   make check-wheel  use the wheel in an empty environment"

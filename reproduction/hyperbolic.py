@@ -35,7 +35,7 @@ class Config:
     # The recipe on the same nodes of each ball; the paper says how many walks only relatively: more for larger R.
     n_starts: int = 1000
     n_walks: int = 10_000  # at the smallest radius; proportional to R for larger ones
-    epochs: int = 200
+    epochs: int = 60
     n_recipe: int = 2000  # nodes of the recipe
     n_recipe_seeds: int = 1
 

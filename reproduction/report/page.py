@@ -6,7 +6,6 @@ that it writes; :func:`foreign_numbers` finds others.
 """
 
 import dataclasses
-import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,14 +17,15 @@ from reproduction.common import LIBRARY, RECIPE, files_in, reject
 from reproduction.interpolation import AUTO, FEATURES, FULL, KERNEL, MEASURED
 from reproduction.paper import PLACES, PRINTED, is_reached
 from reproduction.record import Record, Row, chosen
-from reproduction.report.old_records import upgraded
-from reproduction.surface_graphs import FITTING_STRIP, SPHERE_TIME
+from reproduction.surface_graphs import FITTING_STRIP, SPHERE_TIME, TAU
+from reproduction.surfaces import EXACT
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 MISSING = "to be remade"
 SURFACES = {"sphere": "sphere", "ellipsoid": "ellipsoid", "mobius": "Möbius strip", "torus": "torus"}
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?(?:e[-+]?\d+)?|\.\d+")
 _VERDICTS = {1: "better", 0: "equal", -1: "worse"}
+_RAW = "as they are"  # coordinates of descriptors
 
 
 def read_records(folder: Path, *, arrays: bool = False) -> dict[str, Record]:
@@ -33,7 +33,7 @@ def read_records(folder: Path, *, arrays: bool = False) -> dict[str, Record]:
     paths = files_in(folder, (".json",))
     if not paths:
         reject("--records", "a folder with the .json files of records", folder, FileNotFoundError)
-    return upgraded({path.stem: Record.load(path, arrays=arrays) for path in paths})
+    return {path.stem: Record.load(path, arrays=arrays) for path in paths}
 
 
 def foreign_numbers(text: str, known: Iterable[str]) -> list[str]:
@@ -139,9 +139,9 @@ class Writer:
         return float(np.mean(found)) if found else None
 
     def join(self, values: Iterable[Any], how: Callable[[Any], str] | None = None) -> str:
-        """Several numbers with slashes; only one word if all are missing."""
+        """Several numbers with commas; only one word if all are missing."""
         texts = [(how or self.show)(value) for value in values]
-        return MISSING if all(text == MISSING for text in texts) else " / ".join(texts)
+        return MISSING if all(text == MISSING for text in texts) else ", ".join(texts)
 
     def compare(self, pairs: Iterable[tuple[float | None, tuple[str, object, str, str]]], **how: Any) -> str:
         """Our numbers against the paper's, in a word."""
@@ -152,6 +152,10 @@ class Writer:
         if len(set(found)) == 1:
             return _VERDICTS[found[0]]
         return self.said(f"worse in {worse} of {len(found)}") if worse else "better or equal"
+
+    def ambient_error(self, surface: str, method: str, features: float | None) -> float | None:
+        """Error between all nodes of the paper's graph of a surface (strip: with the norm of the paper's kernel)."""
+        return self.value("ambient", "best", "error", surface=surface, method=method, features=features)
 
     def training(self, record: str) -> str:
         """The budget of the recipe in a record."""
@@ -187,48 +191,59 @@ class Writer:
         def pairs(column: str, value: Callable[[str], float | None]) -> list[Any]:
             return [(value(name), ("surfaces", name, "MRF", column)) for name in SURFACES]
 
+        features = w.value("surfaces", "surfaces", "features", method=LIBRARY)
+        library = {name: w.ambient_error(name, LIBRARY, features) for name in SURFACES}
         off = w.show(w.value("surfaces", "fingerprints", "graph_to_analytic", surface="sphere"))
-        strip = [row["kernel"] for row in w.rows("surfaces", "recipe", surface="mobius", neighbours=FITTING_STRIP)]
+
+        def strip_rows(column: str) -> list[float]:
+            rows = w.rows("surfaces", "recipe", surface="mobius", neighbours=FITTING_STRIP)
+            return [row[column] for row in rows]
+
+        strip = strip_rows("kernel")
+        ellipsoid = w.rows("surfaces", "recipe", surface="ellipsoid", stopped_by="epochs")
+        not_stopped = [row["kernel"] for row in ellipsoid]
         norms = [
             row["fingerprint"] / row["paper_fingerprint"]
             for row in w.rows("surfaces", "fingerprints")
             if row.get("paper_fingerprint") and (row["surface"], row["neighbours"]) != ("mobius", stated["mobius"])
         ]
-        features = w.show(w.value("surfaces", "surfaces", "features", method=LIBRARY))
-        heading = ["surface", "published", f"{RECIPE}, at nodes", f"{RECIPE}, new points", f"{LIBRARY}, new points"]
         body = [
-            [
-                text,
-                w.paper("surfaces", name, "MRF", "kernel"),
-                w.span(recipe(name, "kernel"), 3),
-                w.show(new(name, RECIPE)),
-                w.show(new(name, LIBRARY)),
-            ]
-            for name, text in SURFACES.items()
+            ["error of the kernel", *SURFACES.values()],
+            ["published", *(w.paper("surfaces", name, "MRF", "kernel") for name in SURFACES)],
+            [RECIPE, *(w.span(recipe(name, "kernel"), 3) for name in SURFACES)],
+            [LIBRARY, *map(w.show, library.values())],
+        ]
+        body += [
+            [f"{method}, new points", *(w.show(new(name, method)) for name in SURFACES)]
+            for method in (RECIPE, LIBRARY)
         ]
         seeds = w.show(max(len(recipe(name, "kernel")) for name in SURFACES))
         kernel = Item(
             PLACES["surfaces"],
-            "relative error of the kernel: sphere / ellipsoid / strip / torus",
+            "relative error of the kernel: sphere, ellipsoid, strip, torus",
             printed("kernel"),
             w.join([mean(name, "kernel") for name in SURFACES]),
-            w.join([new(name, LIBRARY) for name in SURFACES]) + " (new points)",
+            w.join(library.values()),
             "surfaces",
-            f"recipe {w.compare(pairs('kernel', lambda name: mean(name, 'kernel')))}: the exact kernel of the sphere's "
-            f"graph is {off} off; library {w.compare(pairs('kernel', lambda name: new(name, LIBRARY)))}, against "
-            "another target: the kernel of the surface",
+            f"recipe {w.compare(pairs('kernel', lambda name: mean(name, 'kernel')))} (sphere: our graph's exact kernel is {off} "
+            f"off; ellipsoid: {w.span(not_stopped, 3)} without early stopping), library {w.compare(pairs('kernel', library.get))}",
             [
-                table([heading, *body]),
-                f"The recipe is `ManifoldRandomFeatures.paper()` with nothing set but the neighbours of the strip "
-                f"({w.show(stated['mobius'])}, as stated), with up to {seeds} seeds. Batch and early stopping are "
-                "ours: with the batch that the paper states for meshes errors are larger. It states no bandwidth here, "
-                f"and time {w.paper('surfaces', 'sphere', 'MRF', 'time')} for the sphere. The norms of its kernels follow from "
-                f"its table of ambient features; our bandwidth and time {w.show(SPHERE_TIME)} give {w.span(norms, 3)} of "
-                f"them, on the strip only with {w.show(FITTING_STRIP)} neighbours, where the recipe's error is "
-                f"{w.span(strip)}. Targets at nodes are the paper's: on the sphere the analytic kernel, elsewhere that of the "
-                "graph. New points lie in no graph; their target is the heat kernel of the surface itself. "
-                f"The library has {features} features; with every node an anchor it would be exact at the nodes by "
-                "construction.",
+                table(body),
+                "Relative Frobenius errors between all nodes, after alignment by norms, against targets to which the "
+                "library is fitted too: on the sphere the analytic kernel, elsewhere that of the graph. The recipe is "
+                f"`ManifoldRandomFeatures.paper()` with nothing set but the neighbours of the strip ({w.show(stated['mobius'])}, "
+                f"as stated), {seeds} seeds. Batch and early stopping are ours: with the batch stated for meshes errors are "
+                f"larger. The library has {w.show(features)} features (the recipe one for every node, with which the library "
+                f"would be exact by construction), on the strip {w.show(FITTING_STRIP)} neighbours. The paper states "
+                f"σ² = {w.show(TAU)}, which we read as tau ([corrections](theory.md#corrections-to-the-paper)), time "
+                f"{w.paper('surfaces', 'sphere', 'MRF', 'time')} for the sphere, and no bandwidth. Its table of ambient features "
+                f"implies the norms of its kernels; our bandwidth and time {w.show(SPHERE_TIME)} give {w.span(norms, 3)} of "
+                f"them, on the strip only with {w.show(FITTING_STRIP)} neighbours, where the error of one training is "
+                f"{w.span(strip)}. On the sphere the recipe is {w.span(recipe('sphere', 'nodes'))} off the kernel of its own "
+                "graph.",
+                "New points lie in no graph; the target is the heat kernel of the surface, at each method's own time. The library "
+                "is fitted to it (also in the next section), the recipe stands for the kernel of its graph (nodes of the torus are "
+                "denser inside): these rows do not rank them.",
                 w.picture("surfaces_kernels", "Kernel of one node: recipe, exact, difference"),
             ],
         )
@@ -241,7 +256,9 @@ class Writer:
             "surfaces",
             f"recipe R² {w.compare(pairs('r2', lambda name: mean(name, 'r2')), higher=True)}, relative error "
             f"{w.compare(pairs('re', lambda name: mean(name, 're')))}, MSE "
-            f"{w.compare(pairs('mse', lambda name: mean(name, 'mse')))}: our epoch is chosen at the same starts",
+            f"{w.compare(pairs('mse', lambda name: mean(name, 'mse')))}; strip with {w.show(FITTING_STRIP)} neighbours: R² "
+            f"{w.compare([(w.mean(strip_rows('r2')), ('surfaces', 'mobius', 'MRF', 'r2'))], higher=True)}, MSE "
+            f"{w.compare([(w.mean(strip_rows('mse')), ('surfaces', 'mobius', 'MRF', 'mse'))])}; epoch chosen at the same starts",
         )
 
         def cost(method: str, column: str) -> list[float | None]:
@@ -256,8 +273,10 @@ class Writer:
         points = w.show(w.config("surfaces", "n_queries"))
         gains = {
             method: [w.value("surfaces", "surfaces", "speed_up", surface=n, method=method) for n in SURFACES]
-            for method in (RECIPE, LIBRARY)
+            for method in (RECIPE, LIBRARY, EXACT)
         }
+        torch = [a / b for a, b in zip(spectral, cost(RECIPE, "torch_ms"), strict=False) if b]
+        whole = w.value("surfaces", "surfaces", "features", method=EXACT)
         keys = [("surfaces", name, "MRF", "speed_up") for name in SURFACES]
         times = Item(
             PLACES["surfaces"],
@@ -266,15 +285,15 @@ class Writer:
             w.join(gains[RECIPE], lambda value: w.show(value, 2)),
             w.join(gains[LIBRARY], lambda value: w.show(value, 2)),
             "surfaces",
-            f"recipe {w.compare(zip(gains[RECIPE], keys, strict=True), higher=True)}, library "
-            f"{w.compare(zip(gains[LIBRARY], keys, strict=True), higher=True)}: CPU time here, an accelerator there",
+            f"recipe {w.compare(zip(gains[RECIPE], keys, strict=True), higher=True)} ({w.span(torch)} in torch), library "
+            f"{w.compare(zip(gains[LIBRARY], keys, strict=True), higher=True)} ({w.span(gains[EXACT])} with {w.show(whole)} "
+            "features): CPU seconds here",
             [
-                f"Seconds, paper: {printed('kernel_s')}, eigendecomposition {printed('spectral_s')}. CPU seconds in one "
-                f"run here: recipe {w.span(cost(RECIPE, 'kernel_ms'))}, its network in torch (first layer factored) "
-                f"{w.span(cost(RECIPE, 'torch_ms'))}, the library with {features} features "
+                f"Seconds, paper (its TPU and GPU are “for neural network training only”): {printed('kernel_s')}, eigendecomposition "
+                f"{printed('spectral_s')}. CPU seconds in one run here: recipe {w.span(cost(RECIPE, 'kernel_ms'))}, its network in torch (first layer factored) "
+                f"{w.span(cost(RECIPE, 'torch_ms'))}, the library with {w.show(features)} features "
                 f"{w.span(cost(LIBRARY, 'kernel_ms'))}, eigendecomposition with the kernel of all nodes "
-                f"{w.span(spectral)}. Nearly all of the recipe's time is its second layer. "
-                "A fit of the library takes "
+                f"{w.span(spectral)}. A fit of the library takes "
                 f"{w.span([w.value('surfaces', 'surfaces', 'fit_s', surface=n, method=LIBRARY) for n in SURFACES])} s."
             ],
         )
@@ -282,10 +301,10 @@ class Writer:
             PLACES["fields"],
             "fields, kernels, residuals, scatter plots",
             "pictures",
-            "the same pictures",
-            "exact by construction",
+            "drawn as the captions say",
+            "not drawn",
             "surfaces",
-            "equal: residuals peak at the source, as in the paper",
+            "not compared: we had captions only",
             [
                 w.picture("surfaces_fields", "Field of one node: recipe, exact, difference"),
                 w.picture("surfaces_diagnostics", "Recipe against exact signatures, errors"),
@@ -298,7 +317,7 @@ class Writer:
         w, items = self, []
         texts = {
             "normals": ("mean cosine of vertex normals, a fifth known", "other meshes"),
-            "velocity": ("mean cosine of velocities of cloth, over sizes", "other cloth"),
+            "velocity": ("mean cosine of velocities of cloth, one in twenty hidden", "other cloth"),
         }
         for task, (shows, why) in texts.items():
             column, shape = ("as_paper", "mesh") if task == "normals" else ("dense", "sequence")
@@ -310,7 +329,13 @@ class Writer:
             key = (task, "", "MRF", "cosine")
 
             def verdict(value: float | None, key: tuple[str, str, str, str] = key) -> str:
-                return w.compare([(value, key)], higher=True)
+                """Only whether it is reached, as the data are others."""
+                found = w.compare([(value, key)], higher=True)
+                return {"worse": "worse", MISSING: MISSING}.get(found, "reached")
+
+            there = {name[2]: text for name, text in PRINTED.items() if name[0] == task and name[3] == "cosine"}
+            there.pop("MRF")
+            here = [w.value(task, task, column, method=name) for name in there]
 
             if task == "normals":  # on the meshes that the recipe was trained on
                 everywhere, ours = w.mean(row["cosine"] for row in cells), same
@@ -321,23 +346,24 @@ class Writer:
                     f"{w.show(everywhere)}, with the exact kernel {w.show(w.value(task, task, 'as_paper', method=KERNEL))}"
                 )
             else:
-                better = f"{verdict(ours)} over sizes, {verdict(same)} at the vertices"
                 nodes = learned[0]["dense"] if learned else 0
-                dense = w.value(task, "scaling", "cosine", method=FEATURES, vertices=nodes)
+                over_sizes = w.show(ours)
+                recipe = learned[0]["dense_cosine"] if learned else None
+                ours = w.value(task, "scaling", "cosine", method=FEATURES, vertices=nodes)
+                better = f"{verdict(ours)}, {verdict(same)} at the vertices"
                 over = (
-                    f"over sizes of the first sequence, the recipe's over two sizes of each. On the same {w.show(nodes)} nodes "
-                    f"of the first the recipe reaches {w.show(learned[0]['dense_cosine'] if learned else None)} and the "
-                    f"library {w.show(dense)}, at the vertices of all three "
-                    f"{w.show(w.mean(row['cosine'] for row in learned))} and {w.show(same)}, where the recipe's graph is the "
-                    "denser one. Tau and neighbours are those of normals; the paper gives none"
+                    f"on {w.show(nodes)} nodes of the first sequence, as the recipe's; over its sizes it is {over_sizes}, at the "
+                    f"vertices of all three {w.show(same)}, where the recipe reaches "
+                    f"{w.show(w.mean(row['cosine'] for row in learned))} from its denser graph. Tau and neighbours are those of "
+                    "normals; the paper gives none"
                 )
+            free = w.mean(row["cosine"] for row in w.rows(task, "cells", method=AUTO) if row[shape] in trained)
             text = (
-                f"The paper's data were not available; the recipe was trained on {w.said(', '.join(trained))}, with the "
-                "settings stated for meshes. The library's number is of as many features at anchors drawn alike, without "
-                f"walks and network, {over}. Random Fourier features: "
-                f"{w.show(w.value(task, task, column, method='RFF 1024'))} (published "
-                f"{w.paper(task, '', 'RFF 1024', 'cosine')}). The kernel at this tau smooths too much: `FieldInterpolator`, "
-                f"which chooses on the known values, reaches {w.show(w.value(task, task, 'tuned', method=AUTO))}."
+                f"The paper's data could not be had; the recipe was trained on {w.said(', '.join(trained))}, with the settings "
+                f"stated for meshes. The library's number is of as many features at anchors drawn alike, {over}. Best ambient "
+                f"features: {w.show(max((value for value in here if value is not None), default=None))} (published "
+                f"{w.said(max(there.values(), key=float))}). `FieldInterpolator`, another method, tuned on the known values, "
+                f"reaches {w.show(free)} on the same {'meshes' if task == 'normals' else 'vertices'}."
             )
             items.append(
                 Item(PLACES["meshes"], shows, w.paper(*key), w.show(recipe), w.show(ours), task,
@@ -361,6 +387,13 @@ class Writer:
             dense, thin = (seconds("velocity", method, "interpolate", vertices) for method in (FULL, RECIPE))
             return f"{w.show(dense / thin if dense and thin else None, 2)} times at {w.show(vertices)} nodes"
 
+        def ambient_growth() -> str:
+            names = {key[2] for key in PRINTED if key[0] == "normals" and key[3] == "growth"} - {"MRF"}
+            here = [w.value(task, "exponents", "interpolate", method=name) for task in texts for name in names]
+            there = [PRINTED[task, "", name, "growth"] for task in texts for name in names]
+            ends = " to ".join(w.said(pick(there, key=float)) for pick in (min, max))
+            return f"{w.span(here)} (published {ends})"
+
         dense_sizes = [row["vertices"] for row in w.rows("velocity", "scaling", method=FULL, how=MEASURED)] or [0]
         all_sizes = [row["vertices"] for row in w.rows("velocity", "scaling", method=RECIPE)] or [0]
         keys = [(task, "", "MRF", "growth") for task in texts]
@@ -370,7 +403,7 @@ class Writer:
         items.append(
             Item(
                 PLACES["times"],
-                "growth exponent of interpolation time, normals / velocity",
+                "growth exponent of interpolation time: normals, velocity",
                 w.join(keys, lambda key: w.paper(*key)),
                 w.join(growth[RECIPE], lambda value: w.show(value, 2)),
                 w.join(growth[FEATURES], lambda value: w.show(value, 2)),
@@ -379,11 +412,12 @@ class Writer:
                 f"{w.compare(zip(growth[FEATURES], keys, strict=True))}: work is proportional to the vertices",
                 [
                     f"At {w.show(int(size))} vertices preparation and interpolation take {both(RECIPE)} CPU seconds by the "
-                    f"recipe (training extrapolated from a few epochs), {both(FEATURES)} by the library, {both(FULL)} by the "
-                    f"dense kernel (extrapolated from smaller ones). The paper, on an accelerator: {printed[0]} and "
-                    f"{printed[1]} s, dense kernel {printed[2]} and {printed[3]} s. Its exponents below one may be fixed costs, "
-                    "as its times are below half a second. Interpolation by the library is products only. For a frame of velocities the dense kernel takes "
-                    f"longer than the recipe: {gain(max(dense_sizes))}, {gain(max(all_sizes))} if extrapolated (published: more "
+                    f"recipe (training, on {w.show(w.config('normals', 'learned')['n_dense'] if w.rows('normals', 'learned') else None)} nodes at every size, extrapolated), {both(FEATURES)} by the library, {both(FULL)} by the "
+                    f"dense kernel (extrapolated from smaller ones). Published: {printed[0]} and "
+                    f"{printed[1]} s, dense kernel {printed[2]} and {printed[3]} s. Exponents of ambient features "
+                    f"are {ambient_growth()}. "
+                    "For a frame of velocities the dense kernel takes longer "
+                    f"than the recipe: {gain(max(dense_sizes))}, {gain(max(all_sizes))} if extrapolated (published: more "
                     f"than {w.paper('velocity', '', 'MRF', 'speed_up')}).",
                     w.picture("normals_times", "Normals: CPU seconds against size"),
                     w.picture("velocity_times", "Velocities: the same"),
@@ -427,13 +461,13 @@ class Writer:
             return gaussian / other if gaussian and other else None
 
         text = (
-            "The paper gives neither the protocol nor the unit of its errors, so "
-            f"only the order of its {w.show(len(names) + 1)} methods can be compared. It differs: the exact heat kernel has "
-            f"rank {w.show(place('exact heat'))} there and {w.show(rank('exact heat'))} here. Other masks, features, graphs and "
-            "normalisations did not give the paper's order. The recipe, whose rank is of its own draws, keeps "
-            "the paper's tau; all others choose their widths on the visible tokens. The library's features are exact "
-            "signatures at anchors amid their cells. On the plain strip geometry hardly matters: the exact "
-            f"Gaussian kernel has {w.show(ratio('mobius', 'exact heat'), 2)} times the error of the exact heat kernel. On "
+            "The paper's text gives neither the protocol nor the unit of its errors, so "
+            f"only the order of its {w.show(len(names) + 1)} methods can be compared. It differs: by mean squared error the exact "
+            f"heat kernel has rank {w.show(place('exact heat'))} there and {w.show(rank('exact heat'))} here. The recipe, whose rank "
+            f"is of its own draws, keeps tau = {w.show(TAU)} of the surfaces and has random anchors; all others choose their widths "
+            "on the visible tokens. Nyström's method, linear Gaussian attention and the library have anchors amid their cells, "
+            "the last two balanced sums. On the plain strip geometry hardly matters: the exact Gaussian "
+            f"kernel has {w.show(ratio('mobius', 'exact heat'), 2)} times the error of the exact heat kernel. On "
             "three surfaces whose sheets nearly touch it has "
             f"{w.span(ratio(name, LIBRARY) for name in ('mobius2', 'swiss', 'folded'))} times the library's."
         )
@@ -441,12 +475,12 @@ class Writer:
         return [
             Item(
                 PLACES["attention"],
-                f"rank by mean squared / relative error, {w.show(len(names) + 1)} methods on the strip",
+                f"rank among {w.show(len(names) + 1)} methods on the strip: mean squared, relative error",
                 w.join([place("MRF", column) for column in both]),
                 w.join([rank(RECIPE, column) for column in both]),
                 w.join([rank(LIBRARY, column) for column in both]),
                 "attention",
-                f"recipe {verdict(RECIPE)}, library {verdict(LIBRARY)}: the paper's protocol is not known",
+                f"recipe (alone not tuned) {verdict(RECIPE)}, library {verdict(LIBRARY)}: the protocol is not in the text",
                 [text, w.picture("attention", "Mean squared error against the number of sources")],
             )
         ]
@@ -462,20 +496,32 @@ class Writer:
         def accuracy(window: int, coordinates: str, method: str, rule: str = "accuracy") -> float | None:
             return w.value("brodatz", "brodatz", rule, window=window, coordinates=coordinates, method=method)
 
-        def verdict(window: int) -> str:
-            found = [f"{n} {w.compare([(accuracy(window, 'as they are', m), key)], higher=True)}" for n, m in
-                     (("recipe", RECIPE), ("library", LIBRARY))]  # fmt: skip
+        def both(window: int, coordinates: str, method: str) -> str:
+            """By the chosen rule, and by distance alone."""
+            found = [accuracy(window, coordinates, method, rule) for rule in ("accuracy", "euclidean")]
+            return MISSING if found[0] is None else f"{w.show(found[0])} ({w.show(found[1])})"
+
+        def verdict(rule: str) -> str:
+            found = []
+            for name, method in (("recipe", RECIPE), ("library", LIBRARY)):
+                values = [accuracy(window, _RAW, method, rule) for window in (small, large)]
+                words = dict.fromkeys(w.compare([(value, key)], higher=True) for value in values)
+                found.append(f"{name} {' and '.join(words)}")
             return ", ".join(found)
 
         methods = ("raw", RECIPE, LIBRARY)
         body = [
-            [f"{w.show(window)}, {how}", *(w.show(accuracy(window, how, method)) for method in methods)]
+            [f"{w.show(window)}, {how}", *(both(window, how, method) for method in methods)]
             for window in windows
-            for how in ("as they are", "standardised")
+            for how in (_RAW, "standardised")
         ]
-        head = ["windows, coordinates", "raw descriptors", RECIPE, LIBRARY]
+        head = [
+            "windows, coordinates",
+            "raw descriptors (by distance)",
+            f"{RECIPE} (by distance)",
+            f"{LIBRARY} (by distance)",
+        ]
         published = [w.paper("brodatz", 1, name, "accuracy") for name in ("raw", "MRF std")]
-        distance = w.join([accuracy(large, "as they are", method, "euclidean") for method in methods])
         columns = w.config("brodatz", "n_features")
         anchors = f", {w.show(columns)} random anchors" if columns else ""
         seeds = [
@@ -485,22 +531,24 @@ class Writer:
         text = (
             "The paper states neither windows nor smoothing nor scaling. The most likely "
             "reading is small windows, at which raw descriptors are as accurate as the paper's, and standardised "
-            f"coordinates: its source has a commented-out row “MRF std” of {published[1]}. The small windows were chosen by "
-            "that on other draws, the larger ones on photographs. Each method decides by distance, cosine or inner "
-            "product, whichever recognises most labelled windows; by distance alone, windows of "
-            f"{w.show(large)}: {distance} (raw / recipe / library). The library's features are powers of the "
-            f"walk, not learned. The recipe had {w.training('brodatz')}{anchors} and {seeds[1]} draws, the others {seeds[0]}."
+            f"coordinates: a draft table, commented out in its source, has a row “MRF std” of {published[1]}; that this means "
+            "standardised is our guess. The small windows were chosen by raw accuracy on other draws, the larger ones on "
+            "photographs. Each method decides by distance, cosine or inner product, whichever recognises most labelled "
+            "windows; numbers in brackets are by distance alone. The library's features are powers of the walk, not learned. "
+            "The recipe had "
+            f"{w.training('brodatz')}{anchors} and {seeds[1]} draws, the others {seeds[0]}."
         )
         return [
             Item(
                 PLACES["brodatz"],
-                f"groups recognised, percent, one neighbour, windows of {w.show(small)} / {w.show(large)}",
+                f"groups recognised, percent, one neighbour: windows of {w.show(small)}, {w.show(large)}, coordinates as they "
+                "are",
                 f"{w.paper(*key)} (raw {published[0]})",
-                w.join([accuracy(window, "as they are", RECIPE) for window in (small, large)]),
-                w.join([accuracy(window, "as they are", LIBRARY) for window in (small, large)])
-                + f" (raw {w.join([accuracy(window, 'as they are', 'raw') for window in (small, large)])})",
+                w.join([accuracy(window, _RAW, RECIPE) for window in (small, large)]),
+                w.join([accuracy(window, _RAW, LIBRARY) for window in (small, large)])
+                + f" (raw {w.join([accuracy(window, _RAW, 'raw') for window in (small, large)])})",
                 "brodatz",
-                f"small windows, with raw as published: {verdict(small)}; large: {verdict(large)}; windows not stated",
+                f"{verdict('accuracy')}; by distance {verdict('euclidean')}; windows not stated",
                 [table([head, *body]), text, w.picture("brodatz", "Groups recognised against neighbours")],
             )
         ]
@@ -516,29 +564,24 @@ class Writer:
             return [row[column] for row in w.rows("gaussian_grid", "errors", teacher=teacher, d=d)]
 
         def ends(teacher: str) -> str:
-            found = curve(teacher, dims[0])
+            found = curve(teacher, dims[0], "kernel_plain")
             return f"{w.show(found[0], 2)} to {w.show(found[-1], 2)}" if found else MISSING
-
-        def verdict(teacher: str) -> str:
-            curves = [curve(teacher, d) for d in dims]
-            return "equal" if all(y < x for c in curves for x, y in itertools.pairwise(c)) else "worse"
 
         walks = curve("walks", dims[0]) or [0.0]
         finest, plain = ([curve("exact", d, column)[-1] for d in (dims[0], dims[-1])] if rows else [None, None]
                          for column in ("kernel", "kernel_plain"))  # fmt: skip
         text = (
             f"Relative mean squared errors in {w.show(dims[0])} to {w.show(dims[-1])} dimensions, grids of "
-            f"{w.show(sides[0])} to {w.show(sides[-1])} nodes an axis, computed axis by axis as in the paper, against the "
+            f"{w.show(sides[0])} to {w.show(sides[-1])} nodes an axis, against the "
             "periodised limits. Against the plain Gaussian, with which the paper compares, exact signatures stop at "
-            f"{w.join(plain, lambda value: w.show(value, 2))} in {w.show(dims[0])} / {w.show(dims[-1])} dimensions (against the "
+            f"{w.join(plain, lambda value: w.show(value, 2))} in {w.show(dims[0])}, {w.show(dims[-1])} dimensions (against the "
             f"limits {w.join(finest, lambda value: w.show(value, 2))}), since the grid wraps around. In {w.show(dims[0])} "
             f"dimensions walks are best with {w.show(sides[int(np.argmin(walks))])} nodes (error {w.show(min(walks), 2)}): on "
-            "finer grids they are noisier. The paper's constant holds for inner products; the feature itself "
-            "needs another power of the number of nodes."
+            "finer grids they are noisier."
         )
         first = Item(
-            PLACES["signatures"], "signature of a vertex on finer grids", "picture", "the same picture",
-            "does not walk", "gaussian_grid", "equal",
+            PLACES["signatures"], "signature of a vertex on finer grids", "picture", "drawn as the caption says",
+            "does not walk", "gaussian_grid", "not compared: we had captions only",
             [w.picture("gaussian_grid_signatures", "Signature of one vertex, as vertices and as squares")],
         )  # fmt: skip
         errors = Item(
@@ -548,13 +591,13 @@ class Writer:
             ends("walks"),
             ends("exact"),
             "gaussian_grid",
-            f"recipe {verdict('walks')}, library {verdict('exact')}: on fine grids the noise of walks grows",
+            "no numbers published",
             [text, w.picture("gaussian_grid_errors", "Errors against the nodes along an axis"),
              w.picture("gaussian_grid_convergence", "Kernel and feature by walks, their limits, differences")],
         )  # fmt: skip
         saddle = Item(
-            PLACES["saddle"], "heat kernel of a saddle", "picture", "no recipe needed", "the same picture",
-            "gaussian_grid", "equal", [w.picture("gaussian_grid_saddle", "Heat kernel of one point of a saddle")],
+            PLACES["saddle"], "heat kernel of a saddle", "picture", "no recipe needed", "drawn as the caption says",
+            "gaussian_grid", "not compared: we had captions only", [w.picture("gaussian_grid_saddle", "Heat kernel of one point of a saddle")],
         )  # fmt: skip
         return [first, errors, saddle]
 
@@ -562,7 +605,7 @@ class Writer:
         """Features of the surface against ambient ones."""
         w = self
         sizes = {row["features"] for row in w.rows("ambient", "best", method=LIBRARY)}
-        few = next((size for size in sorted(sizes) if size >= 512), max(sizes, default=0))
+        few = next((size for size in sorted(sizes) if size >= 512), max(sizes, default=0))  # an eighth of the nodes
         most = max((key[2].split()[1] for key in PRINTED if key[0] == "ambient" and " " in key[2]), key=int)
         columns = {"R²": "r2", "RMSE": "rmse", "MAE": "mae", "mean relative error": "mean_re",
                    "median": "median_re"}  # fmt: skip
@@ -586,33 +629,25 @@ class Writer:
             )
             gaussian = w.value("ambient", "best", "error", surface=name, method="Gaussian kernel itself")
             body.append(
-                [
-                    text,
-                    w.paper("ambient", name, "MRF", "error"),
-                    w.show(learned(name)),
-                    w.show(w.value("ambient", "best", "error", surface=name, method=LIBRARY, features=few)),
-                    w.said(there),
-                    w.show(min((r["error"] for r in rivals), default=None)),
-                    w.show(gaussian),
-                ]
+                [text, w.said(there), w.show(min((r["error"] for r in rivals), default=None)), w.show(gaussian)]
             )
-        head = ["surface", "MRF, published", RECIPE, f"{LIBRARY}, {w.show(few)} features"]
-        head += ["best ambient, published", "best ambient, here", "best Gaussian kernel itself"]
-        own = {n: w.value("ambient", "best", "error", surface=n, method=LIBRARY, features=few) for n in SURFACES}
+        head = ["surface", "best ambient, published", "best ambient, here", "best Gaussian kernel itself"]
+        own = {name: w.ambient_error(name, LIBRARY, few) for name in SURFACES}
         pairs = [(own[name], ("ambient", name, "MRF", "error")) for name in SURFACES]
         recipe = [(learned(name), ("ambient", name, "MRF", "error")) for name in SURFACES]
         others = []
         for text, column in columns.items():
             found = [(learned(name, f"kernel_{column}"), ("ambient", name, "MRF", column)) for name in SURFACES]
             others.append(f"{text} {w.compare(found, higher=column == 'r2')}")
-        nystrom = w.value("ambient", "best", "error", surface="sphere", method="Nystrom", features=few)
+        stated = w.show(w.value("surfaces", "recipe", "neighbours", surface="mobius"))
+        nystrom = w.ambient_error("sphere", "Nystrom", few)
         text = (
-            f"Ambient methods have up to {w.show(int(most))} features and their best bandwidth; kernels are compared at "
+            f"Ambient methods have {w.show(int(most))} features and their best bandwidth; kernels are compared at "
             "all nodes of the graphs with the norms of the paper's kernels (strip: "
-            f"{w.show(FITTING_STRIP)} neighbours). The recipe has a feature for every node, the library "
-            f"{w.show(few)} in all. Other columns of the paper, recipe: {', '.join(others)}. Except on the sphere no number of "
-            "ambient features is enough: the best Gaussian kernel itself is the limit. On the sphere as many Nyström features "
-            f"of it, not in the paper, have {w.show(nystrom)}."
+            f"{w.show(FITTING_STRIP)} neighbours). The library has {w.show(few)} features. Other columns of the paper, recipe: "
+            f"{', '.join(others)}. Except on the sphere no number of ambient features is enough: the best Gaussian kernel itself "
+            "is the limit. On the sphere as many Nyström features of that kernel, not in the paper, have "
+            f"{w.show(nystrom)}."
         )
         return [
             Item(
@@ -622,7 +657,8 @@ class Writer:
                 w.join([value for value, _ in recipe]),
                 w.join(own.values()),
                 "ambient",
-                f"recipe {w.compare(recipe)}, library {w.compare(pairs)}: far fewer features",
+                f"recipe {w.compare(recipe)} (strip: {w.show(FITTING_STRIP)} neighbours; the first row has {stated}), library "
+                f"{w.compare(pairs)}: far fewer features",
                 [table([head, *body]), text, w.picture("ambient", "Error against the number of features")],
             )
         ]
@@ -643,21 +679,23 @@ class Writer:
             f"{w.show(w.config('hyperbolic', 't'))} against the analytic kernel, at "
             f"{w.show(w.config('hyperbolic', 'n_queries'))} nodes, aligned by their norms as in the paper. The recipe walks on "
             "nearest neighbours in hyperbolic distance, weighted against the density of nodes that thin out towards the rim, with "
-            f"{w.training('hyperbolic')} (more walks in larger balls); the paper states none of this. "
-            "The library's heat graph has known volumes and steps calibrated along the metric; in small balls the rim reflects "
-            "heat into the inner one."
+            f"{w.training('hyperbolic')} at most, more walks in larger balls as stated; the rest is ours. It has "
+            f"{w.show(w.config('hyperbolic', 'n_recipe'))} nodes and {w.show(w.config('hyperbolic', 'n_recipe_seeds'))} draw, the "
+            f"library {w.span(w.config('hyperbolic', 'n_nodes') or [])} nodes and {w.show(w.config('hyperbolic', 'n_seeds'))} "
+            "draws. The library's heat graph has known volumes and steps calibrated along the metric; the rim of small balls "
+            "reflects heat."
         )
         ends = [0, -1] if rows else []
         return [
             Item(
                 PLACES["hyperbolic"],
-                "error in an inner ball of hyperbolic space, smallest / largest ball",
+                "error in an inner ball of hyperbolic space: smallest, largest ball",
                 w.join([keys[end] for end in ends], lambda key: w.paper(*key)),
                 w.join([recipe[end] for end in ends], lambda value: w.show(value, 2)),
                 w.join([ours[end] for end in ends], lambda value: w.show(value, 2)),
                 "hyperbolic",
-                f"recipe {w.compare(zip(recipe, keys, strict=True))}, library {w.compare(zip(ours, keys, strict=True))}: the "
-                "rim reflects heat",
+                f"recipe (budget ours) {w.compare(zip(recipe, keys, strict=True))}, library "
+                f"{w.compare(zip(ours, keys, strict=True))}: the rim reflects heat",
                 [table([head, *body]), text, w.picture("hyperbolic_radii", "Error against the radius of the ball")],
             )
         ]
@@ -670,16 +708,12 @@ class Writer:
         return [grids[0], *surfaces, *meshes, *rest]
 
     def command(self, experiment: str) -> str:
-        """How a record is made, and how long that took."""
-        files = " --data DIR" if experiment in ("normals", "velocity", "brodatz") else ""
-        return f"`{experiment}{files}`"
-
-    def duration(self, experiment: str) -> str:
-        """How long a record took."""
+        """How a record was made, and how long that took."""
         if experiment not in self.records:
-            return MISSING
-        minutes = self.records[experiment].seconds / 60
-        return self.show(minutes / 60, 2) + " h" if minutes > 90 else self.show(max(1, round(minutes))) + " min"
+            return f"`{experiment}`, {MISSING}"
+        record = self.records[experiment]
+        words = record.environment["command"].removeprefix("python -m reproduction ").replace(" --size paper", "")
+        return f"`{self.said(words)}`, {self.show(max(1, round(record.seconds / 60)))} min"
 
     def origins(self) -> str:
         """Which commits the records name."""
@@ -699,7 +733,7 @@ def results_page(records: Mapping[str, Record]) -> tuple[str, set[str]]:
     """The page of all results in Markdown, and the numbers on it."""
     writer = Writer(records)
     items = writer.items()
-    head = ["paper", "what it shows", "published", RECIPE, LIBRARY, "verdict and why", "command", "time"]
+    head = ["paper", "what it shows", "published", RECIPE, LIBRARY, "verdict and why", "command, time"]
     rows = [
         [
             writer.said(item.place),
@@ -709,7 +743,6 @@ def results_page(records: Mapping[str, Record]) -> tuple[str, set[str]]:
             item.ours,
             item.verdict,
             writer.command(item.experiment),
-            writer.duration(item.experiment),
         ]
         for item in items
     ]
@@ -717,10 +750,12 @@ def results_page(records: Mapping[str, Record]) -> tuple[str, set[str]]:
         "# Results",
         "<!-- Made by `python -m reproduction results`; changes made by hand are lost. -->",
         "The experiments of the paper “Manifold Random Features”, a row for each table and figure. "
-        "**Paper's recipe** is the paper's method, run here; **this library** is the package, without walks and network. "
-        "Verdicts compare a column with the published number, in its digits. Commands are "
-        "`python -m reproduction COMMAND --size paper`; times are CPU times. Every number here is the paper's or of a record in "
-        "`docs/records`, which has all seeds and columns; [data](data.md) says where files come from.",
+        "**Paper's recipe** is the paper's method, run here. The code that the paper links could not be had: where its text is "
+        "silent or does not fit, choices are ours. **This library** is the package without walks and network; for tokens, textures and meshes "
+        "`reproduction/` puts its parts together. Verdicts compare with the published number, in its digits. Commands are "
+        "`python -m reproduction COMMAND --size paper`, all together `make records DATA=DIR`; times are CPU times. Every number "
+        "here is the paper's or of a record in `docs/records`, which has all seeds and columns; [data](data.md) says where files "
+        "come from.",
         table([head, *rows]),
         writer.origins(),
     ]
@@ -739,12 +774,18 @@ def readme_block(records: Mapping[str, Record]) -> tuple[str, set[str]]:
         rows = writer.rows("surfaces", "surfaces", method=method)
         return writer.span([row["kernel_ms"] / 1000 for row in rows])
 
+    features, points = (
+        writer.show(value)
+        for value in (
+            writer.value("surfaces", "surfaces", "features", method=LIBRARY),
+            writer.config("surfaces", "n_queries"),
+        )
+    )
+    published = writer.span([float(writer.paper("surfaces", name, "MRF", "kernel_s")) for name in SURFACES])
     note = (
-        "Relative errors of the kernel matrix. The first two columns are between nodes of the graph, as in the paper; "
-        "the others between points that no graph contains, against the heat kernel of the surface (on the sphere "
-        "analytic, elsewhere of a finer graph). The library has "
-        f"{writer.show(writer.value('surfaces', 'surfaces', 'features', method=LIBRARY))} features and needs no "
-        f"training: {seconds(LIBRARY)} s of CPU for the kernel of {writer.show(writer.config('surfaces', 'n_queries'))} points, "
-        f"where the recipe takes {seconds(RECIPE)} s."
+        "Relative errors after alignment by norms: between nodes against the paper's targets, between new points against the "
+        f"heat kernel of the surface, to which only the library is fitted; the recipe approximates that of its graph. The recipe has a feature for every node, the "
+        f"library {features}. The kernel of {points} new points takes it {seconds(LIBRARY)} CPU "
+        f"seconds, the recipe {seconds(RECIPE)} (published: {published} s, on other machines)."
     )
     return f"{kernel.text[0]}\n\n{note}", writer.known
