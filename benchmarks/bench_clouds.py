@@ -168,7 +168,7 @@ def markdown(rows):
     for title in dict.fromkeys(row["title"] for row in rows):
         own = [row for row in rows if row["title"] == title]
         means = [f"{np.mean([row[name] for row in own]):.4f}" for name in names]
-        lines.append(f"| {title} | " + " | ".join(means) + " |")
+        lines.append(f"| {title.replace(', 4000 points', '')} | " + " | ".join(means) + " |")
     table = targets(rows)
     missed = "; ".join(f"{row.what} {row.seen:.3g} (limit {row.limit:.3g})" for row in table if not row.holds)
     said = "; ".join(f"{row.what} {row.seen:.3g}" for row in table if row.what.startswith("error_"))
