@@ -37,7 +37,19 @@ def test_help_names_the_commands_and_unknown_ones_are_usage_errors():
     ("name", "choices"), [("field", (*FIELDS, "network")), ("anchors", ANCHORS), ("quadrature", QUADRATURES)]
 )
 def test_choices_of_an_option_are_those_of_the_library(name, choices):
-    assert typing.get_args(typing.get_type_hints(options.Parameters)[name]) == choices
+    hint, none = typing.get_args(typing.get_type_hints(options.Parameters)[name])  # None: not given
+    assert (typing.get_args(hint), none) == (choices, type(None))
+
+
+def test_options_given_beside_the_recipe_change_it():
+    given = options.Parameters(paper=True, normalize=True, anchors="farthest", quadrature="auto", n_features="auto")
+    made = given.estimator(options.Running()).get_params(deep=False)
+    assert [made[name] for name in ("normalize", "anchors", "quadrature", "n_features")] == [
+        True,
+        "farthest",
+        "auto",
+        "auto",
+    ]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -167,7 +167,7 @@ def _number(kind: Any, name: str, low: int | None, text: Any) -> Any:
 # Each panel groups options in the help of a command.
 _output = functools.partial(typer.Option, rich_help_panel="Output")
 _kernel = functools.partial(typer.Option, rich_help_panel="Kernel", show_default=False)
-_features = functools.partial(typer.Option, rich_help_panel="Features")
+_features = functools.partial(typer.Option, rich_help_panel="Features", show_default="auto")
 _graph = functools.partial(typer.Option, rich_help_panel="Graph")
 _run = functools.partial(typer.Option, rich_help_panel="Run")
 _table = functools.partial(typer.Option, rich_help_panel="Table", show_default=False)
@@ -252,26 +252,34 @@ class Parameters:
         _kernel(help="matern: unit of the length scale, steps of the graph or lengths in space (manifold)."),
     ] = None
     n_features: Annotated[
-        int | str,
+        int | str | None,
         _features(metavar="INTEGER|auto|all", help="Number of features; auto: from the width of the kernel."),
-    ] = "auto"
-    normalize: Annotated[bool, _features(help="Scale features to K(x, x) = 1 on average.")] = True
+    ] = None
+    normalize: Annotated[
+        bool | None, _features(show_default="yes", help="Scale features to K(x, x) = 1 on average.")
+    ] = None
     teacher: Annotated[
-        Literal["auto", "exact", "walks", "counts"],
+        Literal["auto", "exact", "walks", "counts"] | None,
         _features(help="How features are computed at the nodes: exactly, or estimated from random walks."),
-    ] = "auto"
+    ] = None
     field: Annotated[
-        Literal["auto", "step", "interpolated", "network"],
+        Literal["auto", "step", "interpolated", "network"] | None,
         _features(help="How features are computed at new points, between nodes; network is the paper's."),
-    ] = "auto"
-    anchors: Annotated[Literal["farthest", "iid", "all"], _features(help="How the anchors are chosen.")] = (
-        "farthest"
-    )
+    ] = None
+    anchors: Annotated[
+        Literal["farthest", "iid", "all"] | None,
+        _features(show_default="farthest", help="How the anchors are chosen."),
+    ] = None
     quadrature: Annotated[
-        Literal["auto", "nnls", "voronoi", "uniform"], _features(help="Weights of the anchors.")
-    ] = "auto"
+        Literal["auto", "nnls", "voronoi", "uniform"] | None, _features(help="Weights of the anchors.")
+    ] = None
     paper: Annotated[
-        bool, _features("--paper", help="The paper's recipe (walks, network, all nodes); other options change it.")
+        bool,
+        _features(
+            "--paper",
+            show_default=False,
+            help="The paper's recipe (walks, network, all nodes); other options change it.",
+        ),
     ] = False
     changes: Annotated[
         list[str] | None, _features("--set", metavar="NAME=VALUE", help=_SET, show_default=False)
