@@ -112,7 +112,7 @@ MECHANISMS = {
     "steps: layers": (layout.CloudSpace.layout, "layers = find_layers", "_ = find_layers"),
     "steps: layers of points by votes": (layout.Layers.cut_from, "min(6, n - 1)", "1"),
     "steps: more where the space is bent": (spaces.AbstractSpace.steps, "_MOST_STEPS)", "12)"),
-    "steps: rounds of volumes": (heat.heat_graph, "range(_ROUNDS", "range(1"),
+    "steps: rounds of volumes": (heat.graph_on, "range(_ROUNDS", "range(1"),
     "curves: traced": (curves.trace_curves, "surface = cloud", "return None\n    surface = cloud"),
     "curves: moved onto the surface": (curves.trace_curves, "else surface.project(z, n_jobs)", "else z"),
     "curves: ends half a gap further out": (curves._resampled, "0.5 *", "0 *"),

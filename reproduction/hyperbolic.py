@@ -1,8 +1,8 @@
 """The heat kernel of hyperbolic space on a fixed ball, from larger and larger balls.
 
-Claim: with nodes that thin out towards the rim and heat steps whose time is calibrated along the curved metric, this
-library is within a few per cent of the exact kernel on an absolute scale, except in small balls. The paper's recipe,
-whose budget the paper does not state, improves up to radius 3 only with 60 epochs; in the paper up to 5.
+Claim: with nodes that thin out towards the rim and heat steps whose time is calibrated along the curved metric,
+this library is within a few per cent of the exact kernel on an absolute scale, except in small balls. The paper's
+recipe, whose budget the paper does not state, improves up to radius 3 only with 60 epochs; in the paper up to 5.
 """
 
 import dataclasses
