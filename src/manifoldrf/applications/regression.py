@@ -601,16 +601,10 @@ class _Stretched:
         own = replace(self.problem, stated=kernel, resolved=self._resolved(kernel))
         if isinstance(field, str) and field == "auto" and own.has_spike:
             field = "interpolated"
-        self.features = (
-            clone(self.template)
-            .set_params(
-                kernel=given if callable(given) else kernel,  # a function is fitted again
-                n_features=m,
-                graph=HeatGraph(dim=self.dim),
-                field=field,
-            )
-            .set_output(transform="default")
-        )  # arrays, whatever the configuration of scikit-learn
+        chosen = given if callable(given) else kernel  # a function is fitted again
+        graph = HeatGraph(dim=self.dim)
+        self.features = clone(self.template).set_params(kernel=chosen, n_features=m, graph=graph, field=field)
+        self.features.set_output(transform="default")  # arrays, whatever the configuration of scikit-learn
         self.features.fit(self.graph)
         self.fitted, (points, targets, roots), m = kernel, data, self.features.n_features_out_
         parts = zip(*(parts_of(part, m) for part in (roots[:, None], points, targets)), strict=True)

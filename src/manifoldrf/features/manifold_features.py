@@ -377,6 +377,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     @property
     def error_(self) -> ErrorEstimate:
         """Error of the kernel, measured at held-out nodes."""
+        # Read once, because several threads may add the share of the graph.
         kernel, jobs, known = self._map().kernel, check_jobs(self.n_jobs), self._error
         if known is not None and known[1]:
             return known[0]
