@@ -30,7 +30,7 @@ from manifoldrf.geometry.neighbors import (
     farthest_first,
     without_self,
 )
-from manifoldrf.geometry.patches import Edge, LocalSurface, find_edge, fit_patches, patch_tangents
+from manifoldrf.geometry.patches import Edge, LocalSurface, find_edge
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
 _PUSHED_BY = {2: 12, 3: 24}  # number of nearest nodes that repel a node, by dimension
@@ -38,7 +38,7 @@ _PUSHED_BY = {2: 12, 3: 24}  # number of nearest nodes that repel a node, by dim
 # instead of 10.3 saves a third of the steps, and kernels of clouds are as exact. Named manifolds keep 10.3.
 _TAILS = {2: float(np.exp(-9.0)), 3: float(np.exp(-7.0))}
 _CLOSEST = 0.75  # least distance of two nodes, in units of the spacing
-_ROUNDS = 8  # of repulsion; up to 30 give the same kernels
+_ROUNDS = 4  # of repulsion; 3 to 30 give the same kernels. Nodes are moved onto the surface in the last one
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class CloudSpace(AbstractSpace):
         frames, ricci = np.zeros((0, r, dim)), np.zeros((0, dim, dim))
         if r > dim:
             search = NeighborSearch(inner, None, n_jobs)
-            frames, ricci = curvature_at(search, dim, spacing)
+            frames, ricci = cloud.surface.curvature(inner)
             layers = find_layers(search, reach, s2)
         noisy = cloud.surface if cloud.noise_std else None
         return EvenNodes(inner, dim, images, own, frames, ricci, cloud.origin, cloud.axes, noisy, layers)
@@ -124,16 +124,17 @@ def even_points(
         nodes, active = np.vstack([nodes, new]), np.vstack([active, new])
         if len(new) < 0.002 * len(nodes):
             break
+    moved = nodes
     for _ in range(_ROUNDS):
-        mirrored = np.vstack([nodes, edge.images(nodes, 2.5 * spacing)[0]])
-        d, near = cKDTree(mirrored).query(nodes, min(_PUSHED_BY[dim], len(mirrored) - 1) + 1, workers=n_jobs)
+        mirrored = np.vstack([moved, edge.images(moved, 2.5 * spacing)[0]])
+        d, near = cKDTree(mirrored).query(moved, min(_PUSHED_BY[dim], len(mirrored) - 1) + 1, workers=n_jobs)
         shares = np.exp(-((d[:, 1:] / spacing) ** 2))
-        push = 0.5 * (nodes * shares.sum(1, keepdims=True) - np.einsum("nk,nkd->nd", shares, mirrored[near[:, 1:]]))
+        push = 0.5 * (moved * shares.sum(1, keepdims=True) - np.einsum("nk,nkd->nd", shares, mirrored[near[:, 1:]]))
         length = np.maximum(np.linalg.norm(push, axis=1, keepdims=True), 1e-300)
-        push *= np.minimum(length, 0.25 * spacing) / length
-        moved = edge.inside(project(nodes + push), 4 * spacing, 0.25 * spacing)
-        gap, near = tree.query(moved, workers=n_jobs)
-        nodes = np.where((gap < local[near])[:, None], moved, nodes)  # stay in the space, where no edge is known
+        moved = edge.inside(moved + push * np.minimum(length, 0.25 * spacing) / length, 4 * spacing, 0.25 * spacing)
+    moved = edge.inside(project(moved), 4 * spacing, 0.25 * spacing)
+    gap, near = tree.query(moved, workers=n_jobs)
+    nodes = np.where((gap < local[near])[:, None], moved, nodes)  # stay in the space, where no edge is known
     return np.ascontiguousarray(nodes)
 
 
@@ -321,15 +322,3 @@ def find_layers(search: NeighborSearch, radius: float, s2: float) -> Layers | No
     joined = joined.multiply(joined.T).tocsr()  # both directions: sums of paths differ in the last bit
     joined.sort_indices()
     return Layers(search, joined)
-
-
-def curvature_at(search: NeighborSearch, dim: int, spacing: float) -> tuple[FloatArray, FloatArray]:
-    """Tangents (n, D, dim) and Ricci curvature (n, dim, dim) at nodes, from quadratics through neighbours."""
-    points = search.points
-    width = (2.2 if dim < 3 else 1.7) * spacing  # 2.2 is no more exact in three dimensions
-    patches = fit_patches(search, points, dim, width**2)
-    second_form = patches.second_form()
-    mean = np.einsum("naad->nd", second_form)
-    ricci = np.einsum("nd,nabd->nab", mean, second_form)  # Gauss's equation
-    ricci -= np.einsum("nacd,ncbd->nab", second_form, second_form)
-    return np.ascontiguousarray(patch_tangents(patches, points)), ricci

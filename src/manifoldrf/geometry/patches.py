@@ -133,6 +133,13 @@ class LocalSurface:
         patches = Patches(*(part[near] for part in self.patches.arrays()))
         return np.asarray(np.einsum("da,nak->ndk", self.axes, patch_tangents(patches, inside)))
 
+    def curvature(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Tangents at points of the surface, and the Ricci curvature (q, dim, dim) along them."""
+        second = self.patches.second_form()
+        ricci = np.einsum("naad,nbcd->nbc", second, second)  # Gauss's equation
+        ricci -= np.einsum("nacd,ncbd->nab", second, second)
+        return self.tangents(places), ricci[self._nearest(places)[1]]
+
     def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Points of the surface near the queries, shape (q, D); continuous in the queries."""
         inside = along(self.axes, queries - self.origin)
