@@ -12,7 +12,7 @@ from manifoldrf.geometry.curves import CurveSpace, trace_curves
 from manifoldrf.geometry.heat import space_of
 from manifoldrf.geometry.layout import CloudSpace, EvenNodes
 from manifoldrf.geometry.neighbors import NeighborSearch
-from manifoldrf.geometry.patches import Edge, Patches, find_edge, patch_tangents, quadratic_terms
+from manifoldrf.geometry.patches import Edge, LocalSurface, Patches, find_edge, quadratic_terms
 from manifoldrf.geometry.spaces import PointSpace, step_reach
 
 
@@ -158,7 +158,8 @@ def test_tangents_of_a_patch_are_the_derivatives_of_its_points():
 
     a, h = np.array([0.3, -0.4]), 1e-3
     slopes = np.column_stack([(place(a + step) - place(a - step)) / (2 * h) for step in h * np.eye(2)])
-    found = patch_tangents(patch, place(a)[None])[0]
+    surface = LocalSurface(NeighborSearch(mean[None]), np.zeros(3), np.eye(3), patch)
+    found = surface.tangents(place(a)[None])[0]
     np.testing.assert_allclose(found.T @ found, np.eye(2), atol=1e-12)
     np.testing.assert_allclose(found @ (found.T @ slopes), slopes, atol=1e-9)
 

@@ -430,10 +430,10 @@ def _without_outliers(
     surface = _surface_through(search, shape)
     if keep_all:
         return surface, search.points, np.zeros(len(search.points), bool)
-    off, placed = _are_off(search, surface)
+    off, placed = _are_off(search, surface, shape.dim)
     if off.any():  # patches through outliers bend towards them
         kept = NeighborSearch(np.ascontiguousarray(search.points[~off]), None, search.n_jobs)
-        off, placed = _are_off(search, surface := _surface_through(kept, shape))
+        off, placed = _are_off(search, surface := _surface_through(kept, shape), shape.dim)
     return surface, placed, off
 
 
@@ -462,7 +462,7 @@ def _surface_through(search: NeighborSearch, shape: _Shape) -> LocalSurface:
     return LocalSurface(NeighborSearch(centres), origin, axes, fit_patches(search, centres, dim, h2), sigma)
 
 
-def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatArray]:
+def _are_off(search: NeighborSearch, surface: LocalSurface, dim: int) -> tuple[Any, FloatArray]:
     """Whether points are far off the surface compared with their neighbours; and their projections onto it.
 
     They are not compared with the whole cloud, because patches are less exact where points are sparse. A large
@@ -472,7 +472,7 @@ def _are_off(search: NeighborSearch, surface: LocalSurface) -> tuple[Any, FloatA
     squares = ((search.points - placed) ** 2).sum(axis=1)
     distances, near = search.knn(search.points, min(12, len(search.points) - 1) + 1)
     spacing2 = np.median(distances[near[:, 1:], -1], axis=1) ** 2  # of the neighbours, not of the point itself
-    by_chance = 1.5 * chi2.isf(1e-5, search.points.shape[1] - surface.dim) * surface.noise_std**2
+    by_chance = 1.5 * chi2.isf(1e-5, search.points.shape[1] - dim) * surface.noise_std**2
     alone = squares > 16 * np.quantile(squares[near[:, 1:]], 0.25, axis=1)  # all points are off a poor surface
     off = alone & (squares > np.maximum(by_chance, 0.02 * spacing2))
     n, k = near.shape

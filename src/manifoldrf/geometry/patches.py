@@ -68,10 +68,6 @@ class Patches:
         if not (self.widths > 0).all():
             reject("widths", "positive", float(self.widths.min()))
 
-    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Means, frames, bends and widths."""
-        return self.means, self.frames, self.bends, self.widths
-
     def second_form(self) -> FloatArray:
         """Second derivatives along the tangents, (M, dim, dim, r)."""
         m, r, dim = self.frames.shape
@@ -112,11 +108,6 @@ class LocalSurface:
         check_shape("centres", self.centres.points, (m, r))
         check_real(self.noise_std, "noise_std", NONNEGATIVE)
 
-    @property
-    def dim(self) -> int:
-        """Dimension of the surface."""
-        return int(self.patches.frames.shape[2])
-
     def _nearest(self, places: FloatArray) -> tuple[FloatArray, IntArray]:
         """Coordinates of points along the axes, and the patches nearest to them."""
         inside = (places - self.origin) @ self.axes
@@ -130,8 +121,17 @@ class LocalSurface:
     def tangents(self, places: FloatArray) -> FloatArray:
         """Orthonormal tangents (q, D, dim) of the nearest patches at some points."""
         inside, near = self._nearest(places)
-        patches = Patches(*(part[near] for part in self.patches.arrays()))
-        return np.asarray(np.einsum("da,nak->ndk", self.axes, patch_tangents(patches, inside)))
+        frames, bends, width = self.patches.frames[near], self.patches.bends[near], self.patches.widths[near, None]
+        dim = frames.shape[2]
+        along = np.einsum("nd,nda->na", inside - self.patches.means[near], frames) / width
+        along = np.clip(along, -_LARGEST_COORDINATE, _LARGEST_COORDINATE)
+        slopes = bends[:, 1 : 1 + dim].transpose(0, 2, 1).copy()
+        for m, (a, b) in enumerate(combinations_with_replacement(range(dim), 2)):
+            slopes[:, :, a] += bends[:, 1 + dim + m] * along[:, b : b + 1]
+            slopes[:, :, b] += bends[:, 1 + dim + m] * along[:, a : a + 1]  # twice for a = b
+        q, r = np.linalg.qr(frames + slopes / width[..., None])
+        q *= np.sign(np.einsum("naa->na", r))[:, None]  # the signs of the frames
+        return np.asarray(np.einsum("da,nak->ndk", self.axes, q))
 
     def curvature(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Tangents at points of the surface, and the Ricci curvature (q, dim, dim) along them."""
@@ -148,9 +148,9 @@ class LocalSurface:
         distances, near = self.centres.knn(inside, min(BLENDED, len(self.centres.points)), n_jobs)
         # The tree returns an index out of range where squared distances overflow.
         near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.centres.points) - 1)
-        given = inside, near, np.ascontiguousarray(distances), *self.patches.arrays()
-        frame = _LARGEST_COORDINATE, self.origin, self.axes
-        quick_map(lambda span: loops.blend_patches(*given, *frame, found, *span), spans, n_jobs)
+        patches = self.patches.means, self.patches.frames, self.patches.bends, self.patches.widths
+        given = inside, near, np.ascontiguousarray(distances), *patches, _LARGEST_COORDINATE, self.origin, self.axes
+        quick_map(lambda span: loops.blend_patches(*given, found, *span), spans, n_jobs)
         return found
 
 
@@ -225,19 +225,6 @@ def squares_off(patches: Patches, points: FloatArray) -> FloatArray:
     bent = np.einsum("np,npd->nd", quadratic_terms(inside), patches.bends)
     offsets = offsets - np.einsum("ndk,nk->nd", patches.frames, along) - bent
     return np.asarray((offsets**2).sum(axis=1))
-
-
-def patch_tangents(patches: Patches, points: FloatArray) -> FloatArray:
-    """Orthonormal tangents (n, r, dim) of the patch of each point, near the point."""
-    dim, width = patches.frames.shape[2], patches.widths[:, None]
-    along = np.einsum("nd,nda->na", points - patches.means, patches.frames) / width
-    along = np.clip(along, -_LARGEST_COORDINATE, _LARGEST_COORDINATE)
-    slopes = patches.bends[:, 1 : 1 + dim].transpose(0, 2, 1).copy()
-    for m, (a, b) in enumerate(zip(*np.triu_indices(dim), strict=True)):
-        slopes[:, :, a] += patches.bends[:, 1 + dim + m] * along[:, b : b + 1]
-        slopes[:, :, b] += patches.bends[:, 1 + dim + m] * along[:, a : a + 1]  # twice for a = b
-    q, r = np.linalg.qr(patches.frames + slopes / width[..., None])
-    return np.asarray(q * np.sign(np.einsum("naa->na", r))[:, None])  # the signs of the frames
 
 
 def _leading_axes(offsets: FloatArray, dim: int) -> FloatArray:
@@ -345,8 +332,8 @@ class Edge:
                     on_face = nodes[j] + depths[j, face][:, None] * normals[j, face]
                     beyond = np.einsum("nd,nd->n", places[here] - on_face, normals[j, face])
                     images.append((places[here] - 2 * beyond[:, None] * normals[j, face], j))
-        places, own = (np.concatenate(part)[len(nodes) :] for part in zip(*images, strict=True))
-        return places, own
+        places, owners = zip(*images[1:], strict=True) if len(images) > 1 else ([nodes[:0]], [np.arange(0)])
+        return np.concatenate(places), np.concatenate(owners)
 
     def inside(self, z: FloatArray, reach: float, margin: float) -> FloatArray:
         """Move points that are closer to a face than the margin inwards, by at most the reach."""
