@@ -61,7 +61,7 @@ class MeshSpace(AbstractSpace):
 
     def layout(self, s2: float, spacing: float, n_jobs: int) -> AbstractNodes:
         """Even points on the faces."""
-        fine = divided(self.mesh, spacing)
+        fine = divided(self.mesh, 1.5 * spacing)  # twice as long or half, kernels are as exact
         n = max(16, round(self.volume / spacing**2))
         sample = fine.sample(_CANDIDATES * n, seed=0)
         normals = fine.face_normals()[sample.faces]
