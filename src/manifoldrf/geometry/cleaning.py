@@ -180,7 +180,14 @@ def clean_cloud(
         return replace(found, dim=min(dim or estimate_dimension(search), n_axes))
     if shape.dim == n_axes:
         return replace(found, dim=n_axes, structured=True)
-    surface, placed, off = _without_outliers(search, shape, keep_all=noise_std == 0)
+    surface = _surface_through(search, shape)
+    off, placed = np.zeros(len(inside), bool), inside
+    if noise_std != 0:
+        off, placed = _are_off(search, surface, shape.dim)
+        if off.any():  # patches through outliers bend towards them
+            kept = NeighborSearch(np.ascontiguousarray(inside[~off]), None, threads)
+            surface = _surface_through(kept, shape)
+            off, placed = _are_off(search, surface, shape.dim)
     squares = ((inside - placed)[~off] ** 2).sum(axis=1)
     # Fourth moments relative to noise: 1 / 3 for two sheets, 1 / 2 for a ring around a curve, .6 for an even slab.
     hollow = shape.noise_std > 0 and _fourth(squares, n_axes - shape.dim) < 0.55
@@ -421,20 +428,6 @@ def _local_variances(near: _Neighborhoods, h2: float) -> FloatArray:
 def _robust_std(squares: FloatArray, normal_axes: int) -> float:
     """Root mean square per normal direction, with outliers clipped."""
     return float(np.sqrt(np.minimum(squares, ROBUST * np.median(squares)).mean() / normal_axes))
-
-
-def _without_outliers(
-    search: NeighborSearch, shape: _Shape, *, keep_all: bool
-) -> tuple[LocalSurface, FloatArray, Any]:
-    """The surface through the points, their projections onto it, and which points are outliers."""
-    surface = _surface_through(search, shape)
-    if keep_all:
-        return surface, search.points, np.zeros(len(search.points), bool)
-    off, placed = _are_off(search, surface, shape.dim)
-    if off.any():  # patches through outliers bend towards them
-        kept = NeighborSearch(np.ascontiguousarray(search.points[~off]), None, search.n_jobs)
-        off, placed = _are_off(search, surface := _surface_through(kept, shape), shape.dim)
-    return surface, placed, off
 
 
 def _surface_through(search: NeighborSearch, shape: _Shape) -> LocalSurface:

@@ -188,13 +188,26 @@ class NeighborSearch:
         order = np.argsort(rows, kind="stable")
         return Pairs(rows[order], columns[order], distances[order])
 
-    def cells(self, radius: float) -> Cells | None:
-        """Cells of the size of the radius, kept for the next call, which usually has the same radius."""
+    def cells(self, size: float) -> Cells | None:
+        """Nodes sorted into cells, kept for the next call; None for more than three axes or too many cells."""
         kept: tuple[float, Cells | None] | None = self.__dict__.get("_kept_cells")
-        if kept is None or kept[0] != radius:
-            kept = radius, make_cells(self.points, radius) if radius > 0 else None
-            self.__dict__["_kept_cells"] = kept
-        return kept[1]
+        if kept is not None and kept[0] == size:  # usually the reach of a step
+            return kept[1]
+        found, (n, dim) = None, self.points.shape
+        if dim <= 3 and size > 0:
+            padded = np.zeros((n, 3))
+            padded[:, :dim] = self.points
+            origin = padded.min(axis=0)
+            extent = (padded.max(axis=0) - origin) / size
+            if (extent < 2**20).all() and np.prod(extent + 1) <= _MOST_CELLS:
+                place = np.floor((padded - origin) / size).astype(np.int64)
+                shape = place.max(axis=0) + 1
+                keys = (place[:, 0] * shape[1] + place[:, 1]) * shape[2] + place[:, 2]
+                nodes = np.argsort(keys, kind="stable")
+                ordered = np.ascontiguousarray(padded[nodes])
+                found = Cells(ordered, nodes.astype(np.int64), keys[nodes], origin, shape, size)
+        self.__dict__["_kept_cells"] = size, found
+        return found
 
     def _within_chunk(self, queries: FloatArray, radius: float, offset: int, n_jobs: int) -> Pairs:
         if self.metric is None:
@@ -257,24 +270,6 @@ def without_self(distances: FloatArray, columns: IntArray) -> tuple[FloatArray, 
     own = columns == np.arange(n)[:, None]
     own[~own.any(axis=1), width - 1] = True
     return distances[~own].reshape(n, width - 1), columns[~own].reshape(n, width - 1)
-
-
-def make_cells(points: FloatArray, size: float) -> Cells | None:
-    """Sort nodes into cells; None for more than three axes or too many cells."""
-    n, dim = points.shape
-    if dim > 3:
-        return None
-    padded = np.zeros((n, 3))
-    padded[:, :dim] = points
-    origin = padded.min(axis=0)
-    extent = (padded.max(axis=0) - origin) / size
-    if not (extent < 2**20).all() or np.prod(extent + 1) > _MOST_CELLS:
-        return None
-    place = np.floor((padded - origin) / size).astype(np.int64)
-    shape = place.max(axis=0) + 1
-    keys = (place[:, 0] * shape[1] + place[:, 1]) * shape[2] + place[:, 2]
-    nodes = np.argsort(keys, kind="stable")
-    return Cells(np.ascontiguousarray(padded[nodes]), nodes.astype(np.int64), keys[nodes], origin, shape, size)
 
 
 def visiting_order(queries: FloatArray, cells: Cells) -> IntArray:

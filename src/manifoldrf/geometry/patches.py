@@ -332,8 +332,8 @@ class Edge:
                     on_face = nodes[j] + depths[j, face][:, None] * normals[j, face]
                     beyond = np.einsum("nd,nd->n", places[here] - on_face, normals[j, face])
                     images.append((places[here] - 2 * beyond[:, None] * normals[j, face], j))
-        places, owners = zip(*images[1:], strict=True) if len(images) > 1 else ([nodes[:0]], [np.arange(0)])
-        return np.concatenate(places), np.concatenate(owners)
+        places, own = map(np.concatenate, zip(*images, strict=True))
+        return places[len(nodes) :], own[len(nodes) :]
 
     def inside(self, z: FloatArray, reach: float, margin: float) -> FloatArray:
         """Move points that are closer to a face than the margin inwards, by at most the reach."""

@@ -166,17 +166,16 @@ class AbstractSpace(abc.ABC):
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
         """Number of steps of a heat time: as many as curvature requires and few nodes allow; even."""
-
-        def affordable(n: float) -> float:
-            return float(4 * np.pi * t * (n / self.volume) ** (2 / self.dim) / _PER_AXIS**2)
-
+        # Times the number of nodes to the power 2 / dim, the number of steps that so many nodes allow.
+        allowed = 4 * np.pi * t / self.volume ** (2 / self.dim) / _PER_AXIS**2
         if n_nodes is not None:
-            steps = affordable(n_nodes)
+            steps = float(allowed * n_nodes ** (2 / self.dim))
         else:
             # In three dimensions a step reaches 260 nodes or more, in two 60.
-            most = affordable(min(MOST_NODES if self.dim < 3 else 8000, 4 * self.n_known))
+            nodes = min(MOST_NODES if self.dim < 3 else 8000, 4 * self.n_known)
+            most, enough = (allowed * np.array([nodes, ENOUGH_NODES]) ** (2 / self.dim)).tolist()
             fewest = min(_FEWEST_STEPS if self.dim < 3 else _FEWEST_STEPS // 2, most)
-            asked = max(24 * t * self.curvature**2, affordable(ENOUGH_NODES))
+            asked = max(24 * t * self.curvature**2, enough)
             steps = float(np.clip(min(asked, most), fewest, _MOST_STEPS))
         return max(2, 2 * round(min(steps, 10_000.0) / 2))
 
