@@ -15,7 +15,6 @@ An argument selects rows, ``--quick`` takes half of the nodes and a tenth of the
 """
 
 import functools
-import time
 import warnings
 from dataclasses import dataclass
 
