@@ -222,9 +222,27 @@ class AbstractKernel(FrozenParams, ABC):
         """Return a polynomial that approximates h on [-1, 1] to ``tol`` of its largest value.
 
         A finite series without negative coefficients is used directly if it takes at most twice as many products:
-        it keeps small entries accurate.
+        it keeps small entries accurate. Else it is a Chebyshev series, of at most 2^16 terms.
         """
-        chebyshev = expand(self.spectral, tol)
+        check_real(tol, "tol", TOLERANCES)
+        degree, last = 64, 2**16
+        while degree <= last:
+            values = self.spectral(np.cos(np.pi * np.arange(degree + 1) / degree))
+            coefficients = fft.dct(values, type=1) / degree
+            coefficients[[0, -1]] /= 2
+            largest = float(np.abs(values).max())
+            coefficients[np.abs(coefficients) < 1e-16 * largest] = 0.0  # rounding of the transform would add up
+            rest = np.cumsum(np.abs(coefficients[::-1]))[::-1]  # rest[k] = sum of terms k, k + 1, ...
+            needed = max(1, int(np.count_nonzero(rest > tol * largest)))
+            if needed <= degree // 2:  # the other half shows that the series has converged
+                break
+            degree *= 2
+        else:
+            raise ValueError(
+                f"The kernel is too rough for `tol` = {tol:g}: more than {last // 2} Chebyshev terms. "
+                "Take a larger `tol` or a shorter length scale."
+            )
+        chebyshev = Expansion(coefficients[:needed])
         if self.n_terms is None or self.n_terms - 1 > 2 * chebyshev.degree:
             return chebyshev
         alpha = self._coefficients(self.n_terms)
@@ -474,7 +492,7 @@ def truncation_of(kernel: Any, tol: float) -> int:
     """Smallest n such that the terms |alpha_k| from n on sum to at most ``tol`` of all."""
     n = 32 if kernel.n_terms is None else kernel.n_terms
     while n <= _MOST_TERMS:
-        rest = np.cumsum(np.abs(kernel.coefficients(n))[::-1])[::-1]  # rest[k]: sum of |alpha_j| over j >= k
+        rest = np.cumsum(np.abs(kernel._coefficients(n))[::-1])[::-1]  # rest[k]: sum of |alpha_j| over j >= k
         if kernel.n_terms is not None or _is_complete(rest, tol, kernel):
             # The other half of the tolerance is for the terms that were never computed.
             return max(1, int(np.count_nonzero(rest > tol / 2 * rest[0])))
@@ -489,7 +507,7 @@ def is_nonnegative(kernel: Any) -> bool:
     """Whether a series has no negative terms beyond rounding; stops at the first block with negative terms."""
     n = 32 if kernel.n_terms is None else kernel.n_terms
     while n <= _MOST_TERMS:
-        f = kernel.coefficients(n)
+        f = kernel._coefficients(n)
         rest = np.cumsum(np.abs(f)[::-1])[::-1]
         if -f[f < 0].sum() > _ROUNDING * max(rest[0], _value(kernel)):
             return False
@@ -562,34 +580,6 @@ def square_root(kernel: Any) -> FloatArray:
 # --------------------------------------------------------------------------------- polynomials of the walk operator
 # h(W) times columns, as polynomials of W: the matrix h(W) itself is never formed. A smooth h becomes a Chebyshev
 # series; a short series with nonnegative coefficients is summed directly.
-def expand(function: Callable[[FloatArray], FloatArray], tol: float) -> Expansion:
-    """Chebyshev series of a function on [-1, 1], to ``tol`` of its largest value.
-
-    Raises
-    ------
-    ValueError
-        If 2^16 terms are not enough.
-    """
-    check_real(tol, "tol", TOLERANCES)
-    degree, last = 64, 2**16
-    while degree <= last:
-        angles = np.pi * np.arange(degree + 1) / degree
-        values = function(np.cos(angles))
-        coefficients = fft.dct(values, type=1) / degree
-        coefficients[[0, -1]] /= 2
-        largest = float(np.abs(values).max())
-        coefficients[np.abs(coefficients) < 1e-16 * largest] = 0.0  # rounding errors of the transform would add up
-        rest = np.cumsum(np.abs(coefficients[::-1]))[::-1]  # rest[k] = sum of terms k, k + 1, ...
-        needed = max(1, int(np.count_nonzero(rest > tol * largest)))
-        if needed <= degree // 2:  # the other half shows that the series has converged
-            return Expansion(coefficients[:needed])
-        degree *= 2
-    raise ValueError(
-        f"The kernel is too rough for `tol` = {tol:g}: more than {last // 2} Chebyshev terms. "
-        "Take a larger `tol` or a shorter length scale."
-    )
-
-
 def best_matrix(expansion: Expansion, graph: Graph) -> Any:
     """The symmetric matrix of a graph, with its nodes in a local order if that is faster.
 
@@ -613,7 +603,7 @@ def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs
     if isinstance(matrix, LocalForm):
         return apply_expansion(expansion, matrix.matrix, block[matrix.order], n_jobs)[matrix.place]
     result = np.zeros_like(block)
-    spans = _column_blocks(block.shape[1])
+    spans = list(pairwise([*range(0, block.shape[1], _WIDTH), block.shape[1]]))
     busy = matrix.nnz * block.shape[1] >= 2**17  # below, a second thread costs more than it saves
     with thread_pool(n_jobs if busy else 1) as pool:
         if len(spans) >= 2 * n_jobs or not busy:  # threads take columns
@@ -643,13 +633,9 @@ def rows_of_expansion(
         return span[1]
 
     with thread_pool(n_jobs) as pool:
-        for done in pool.map(run, _column_blocks(len(nodes))):
+        for done in pool.map(run, pairwise([*range(0, len(nodes), _WIDTH), len(nodes)])):
             progress("signatures", done, len(nodes))
     return result
-
-
-def _column_blocks(n_columns: int) -> list[tuple[int, int]]:
-    return [(start, min(start + _WIDTH, n_columns)) for start in range(0, n_columns, _WIDTH)]
 
 
 def _recurrence(
