@@ -75,15 +75,17 @@ def thread_pool(n_jobs: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def quick_map(function: Callable[[Any], Any], items: Iterable[Any], n_jobs: int) -> list[Any]:
+def quick_map(function: Callable[..., Any], items: Iterable[Any], n_jobs: int, *more: Iterable[Any]) -> list[Any]:
     """Apply a function to items in a persistent thread pool. Results are in the order of the items.
+
+    Further iterables hold the other arguments of each call, as in ``map``.
 
     Starting threads costs 0.6 ms, a tenth of the time of a kernel between 512 points. Nested calls run in the
     calling thread to prevent deadlocks. So do calls with one job: otherwise all callers would share one worker.
     """
     if n_jobs == 1 or threading.current_thread().name.startswith(_LASTING):
-        return list(map(function, items))
-    return list(_lasting_pool(n_jobs, os.getpid()).map(function, items))
+        return list(map(function, items, *more))
+    return list(_lasting_pool(n_jobs, os.getpid()).map(function, items, *more))
 
 
 @functools.cache

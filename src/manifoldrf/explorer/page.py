@@ -219,7 +219,7 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, fie
     ``surface`` : TriangleMesh, array of points of shape (n, d), or None for the mesh of the model, or its nodes.
     """
     fitted, jobs = features.map_, check_jobs(features.n_jobs)
-    positions = fitted.graph.positions
+    positions = fitted.kernel.graph.positions
     points, mesh = _points_of(fitted, surface)
     what = "node of the model; for other points, give them as `surface`" if mesh is None else "vertex of the mesh"
     given = own_fields(fields, len(points), what if surface is None else "vertex or point of `surface`")
@@ -241,7 +241,7 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, fie
 
 def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMesh | None]:
     """The points to draw, and the mesh to which they belong, if any."""
-    graph = fitted.graph
+    graph = fitted.kernel.graph
     if surface is None:
         mesh = graph.whole_mesh
         return (graph.positions, None) if mesh is None else (mesh.vertices, mesh)

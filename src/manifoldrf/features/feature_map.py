@@ -6,8 +6,8 @@ barycentric weights. Features are such rows times a table.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import combinations_with_replacement, pairwise
+from functools import cached_property, partial
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -28,16 +28,7 @@ from manifoldrf._runtime import (
 )
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices, check_integer, check_real, reject
 from manifoldrf.features.graph_kernel import GraphKernel
-from manifoldrf.geometry.csr import (
-    as_dense,
-    check_amounts,
-    check_csr,
-    csr_parts,
-    narrow_csr,
-    nonzeros,
-    reciprocal,
-    select_entries,
-)
+from manifoldrf.geometry.csr import as_dense, check_amounts, check_csr, csr_parts, narrow_csr, nonzeros, reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
@@ -57,6 +48,7 @@ class Teaching:
     progress: Progress = silent
 
 
+_EXACT = {form: Exact(1e-7, form) for form in ("dense", "sparse")}  # up to the entries that tables drop
 # Entries below this share of the largest in their column are dropped from tables that are multiplied by a step. The
 # kernel changes by a similar share, and the table becomes a quarter smaller.
 STEP_SHARE = 3e-6
@@ -82,7 +74,7 @@ def signature_table(
     everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
     inverse = reciprocal(np.sqrt(kernel.measure))  # nodes without measure reach nothing
     if isinstance(teacher, str):  # "auto" or "exact"
-        teacher = Exact(1e-7, choose_form(graph, series, len(sources), 1e-7, 2**32))  # stored rows are smaller
+        teacher = _EXACT[choose_form(graph, series, len(sources), 1e-7, 2**32)]  # stored rows are smaller
     size = len(sources)
     if not callable(teacher):  # a function given by the user is called once for all sources
         dense = (isinstance(teacher, Exact) and teacher.form == "dense") or 8 * graph.n_nodes * size <= 2**28
@@ -90,9 +82,7 @@ def signature_table(
     blocks: list[Any] = []  # of sources, such that each fits in memory
 
     def progress(what: str, done: int, total: int) -> None:
-        if what == "signatures":  # other stages have their own totals
-            done, total = done + len(blocks) * size, len(sources)
-        teaching.progress(what, done, total)
+        teaching.progress(what, done + len(blocks) * size, len(sources))
 
     for start in range(0, len(sources), size):
         some = sources[start : start + size]
@@ -102,18 +92,20 @@ def signature_table(
         rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
         rows.data *= inverse[targets][rows.indices]
         if backwards:  # rows from anchors are whole columns of the result
-            peaks = np.repeat(abs(rows).max(axis=1).toarray().ravel(), np.diff(rows.indptr))
-            rows = select_entries(rows, rows.data, np.abs(rows.data) > share * peaks)
+            rows = without_negligible(rows, share, axis=1)
         blocks.append(rows)
     table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
     blocks.clear()
     return table.T.tocsr() if backwards else without_negligible(table, share)
 
 
-def without_negligible(matrix: Any, share: float) -> Any:
-    """Drop entries far below the largest in their column; the result has sorted columns."""
-    peaks = abs(matrix).max(axis=0).toarray().ravel()
-    result = select_entries(matrix, matrix.data, np.abs(matrix.data) > share * peaks[matrix.indices])
+def without_negligible(matrix: Any, share: float, axis: int = 0) -> Any:
+    """A copy without entries far below the largest in their column, or in their row; its columns are sorted."""
+    largest = abs(matrix).max(axis=axis).toarray().ravel()
+    peaks = np.repeat(largest, np.diff(matrix.indptr)) if axis else largest[matrix.indices]
+    keep = np.abs(matrix.data) > share * peaks
+    ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)
+    result = sparse.csr_array((matrix.data[keep], matrix.indices[keep], ends), shape=matrix.shape)
     result.sort_indices()
     return result
 
@@ -356,8 +348,8 @@ def step_times_table(rule: Any, blocks: "Blocks", queries: FloatArray, n_jobs: i
 
 def _by_blocks(loop: Any, given: tuple[Any, ...], shape: tuple[int, int], n_jobs: int) -> FloatArray:
     """An array that a loop fills, 128 rows per task."""
-    out = np.zeros(shape)
-    quick_map(lambda span: loop(*given, out, *span), pairwise([*range(0, shape[0], 128), shape[0]]), n_jobs)
+    out, edges = np.zeros(shape), [*range(0, shape[0], 128), shape[0]]
+    quick_map(partial(loop, *given, out), edges[:-1], n_jobs, edges[1:])
     return out
 
 
@@ -371,25 +363,6 @@ class Blocks(NamedTuple):
     starts: Any  # uint32 (n_blocks,): first column of each, in the order of ``order``
     values: Any  # (BLOCK n_blocks,)
     order: Any  # int64 (m,): columns of the table in their new order
-
-
-def make_blocks(table: Any, anchors: FloatArray) -> Blocks | None:
-    """Cut a CSR table into blocks of columns of neighbouring anchors; None if they are nearly empty."""
-    order = cKDTree(anchors, leafsize=BLOCK).indices.astype(np.int64)
-    place = np.argsort(order, kind="stable")
-    sorted_ = sparse.csr_array((table.data, place[table.indices], table.indptr), shape=table.shape, copy=True)
-    sorted_.sort_indices()
-    block, lane = np.divmod(sorted_.indices, BLOCK)
-    opens = np.ones(table.nnz, dtype=bool)  # entries that are the first of their block
-    opens[1:] = block[1:] != block[:-1]
-    opens[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
-    before = np.concatenate([[0], np.cumsum(opens)])
-    ends = before[table.indptr].astype(np.uint64)
-    if table.nnz > 2**22 and 2 * int(ends[-1]) > table.nnz:  # large, with less than two columns per block
-        return None
-    values = np.zeros(BLOCK * int(ends[-1]))
-    values[BLOCK * (before[1:] - 1) + lane] = sorted_.data
-    return Blocks(ends, (BLOCK * block[opens]).astype(np.uint32), values, order)
 
 
 def product(left: Any, right: Any, n_jobs: int) -> FloatArray:
@@ -431,8 +404,8 @@ def symmetric_product(rows: FloatArray, n_jobs: int) -> FloatArray:
 
 def row_spans(n: int) -> list[slice]:
     """Blocks of about 128 rows, at most 16 of them: enough for threads, and large enough for products."""
-    edges = np.linspace(0, n, max(1, min(16, n // 128)) + 1).astype(np.int64)
-    return [slice(int(a), int(b)) for a, b in pairwise(edges)]
+    edges = np.linspace(0, n, max(1, min(16, n // 128)) + 1).astype(np.int64).tolist()
+    return list(map(slice, edges[:-1], edges[1:]))
 
 
 @stored
@@ -477,11 +450,6 @@ class FeatureMap:
             check_csr("table", self.table, (self.rule.n_nodes, m), signed=True)
 
     @property
-    def graph(self) -> Graph:
-        """The graph that discretises the space."""
-        return self.kernel.graph
-
-    @property
     def unit_scale(self) -> float:
         """Factor from the unit of the measure to the user's: features represent a kernel per volume."""
         return float(self.kernel.unit**-0.5) if self.kernel.per_volume else 1.0
@@ -522,10 +490,28 @@ class FeatureMap:
 
     @cached_property
     def _blocks(self) -> Blocks | None:
-        """The table for fused products, if the rule is a step along nearly straight lines."""
+        """The table in blocks of columns of neighbouring anchors, for fused products.
+
+        None unless the rule is a step along nearly straight lines, and if blocks would be nearly empty.
+        """
         if not isinstance(self.rule, WalkStep) or self.rule.fused is None:
             return None
-        return make_blocks(self.table, self.graph.positions[self.anchors])
+        table, anchors = self.table, self.kernel.graph.positions[self.anchors]
+        order = cKDTree(anchors, leafsize=BLOCK).indices.astype(np.int64)
+        place = np.argsort(order, kind="stable")
+        sorted_ = sparse.csr_array((table.data, place[table.indices], table.indptr), shape=table.shape, copy=True)
+        sorted_.sort_indices()
+        block, lane = np.divmod(sorted_.indices, BLOCK)
+        opens = np.ones(table.nnz, dtype=bool)  # entries that are the first of their block
+        opens[1:] = block[1:] != block[:-1]
+        opens[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
+        before = np.concatenate([[0], np.cumsum(opens)])
+        ends = before[table.indptr].astype(np.uint64)
+        if table.nnz > 2**22 and 2 * int(ends[-1]) > table.nnz:  # large, with less than two columns per block
+            return None
+        values = np.zeros(BLOCK * int(ends[-1]))
+        values[BLOCK * (before[1:] - 1) + lane] = sorted_.data
+        return Blocks(ends, (BLOCK * block[opens]).astype(np.uint32), values, order)
 
     def values(self, placed: FloatArray, n_jobs: int = 1, *, as_sparse: bool = False) -> Any:
         """g(z, anchor l) of points on the space, CSR or dense of shape (q, m); signatures for a network."""
@@ -549,7 +535,7 @@ class FeatureMap:
     @cached_property
     def _interpolation(self) -> PointRule:
         """Interpolates values known at all nodes."""
-        return interpolation_rule(self.graph, self.kernel.dim)
+        return interpolation_rule(self.kernel.graph, self.kernel.dim)
 
     def own(self, placed: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Factor of each point from its own measure, as if it were a node, shape (q,).
@@ -586,7 +572,7 @@ class FeatureMap:
             Always return CSR rows.
         """
         with quiet_underflow():
-            placed = self.graph.placed(queries, n_jobs)
+            placed = self.kernel.graph.placed(queries, n_jobs)
             window = self.kernel.window(queries, placed, n_jobs)
             columns = np.full(len(self.anchors), self.output_scale if absolute else 1.0)
             factors = window * self.own(placed, n_jobs) if self._own_power else window
@@ -613,8 +599,9 @@ class FeatureMap:
         """
         usable = np.flatnonzero(self.kernel.measure > 0)
         total = np.float64(0.0)
-        for span in self.spans(len(usable)):
-            places = self.graph.positions[usable[span]]
+        size = self.block_size(as_sparse=False)
+        for start in range(0, len(usable), size):
+            places = self.kernel.graph.positions[usable[start : start + size]]
             left = right = self.rows(places, n_jobs, absolute=False)[0]
             if self.kernel.asymmetric:
                 right = self.rows(places, n_jobs, side="right", absolute=False)[0]
@@ -635,7 +622,9 @@ class FeatureMap:
             # The rows of the nodes that a step reaches overlap; on surfaces their union is about three times as
             # large.
             n = self.table.shape[0]
-            most = 2**23 // min(len(self.anchors), 1 + self.graph.affinity.nnz // n + 4 * self.table.nnz // n)
+            most = 2**23 // min(
+                len(self.anchors), 1 + self.kernel.graph.affinity.nnz // n + 4 * self.table.nnz // n
+            )
         # Without cells, in more than three dimensions, the list of the nodes around a point takes up to 10 kB.
         return min(max(1, most), 2**15)
 

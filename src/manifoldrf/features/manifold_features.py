@@ -320,7 +320,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     @property
     def graph_(self) -> Graph:
         """The graph that discretises the space."""
-        return self._map().graph
+        return self._map().kernel.graph
 
     @property
     def kernel_(self) -> Any:
@@ -595,7 +595,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
                 reject("weights", "such that features are finite", "others")
         model.map_, model.record_, model._error = fitted, record, (error, True)
         model._streams = Streams(bytes.fromhex(state["root"]))
-        n, names = fitted.graph.positions.shape[1], state["feature_names_in"]
+        n, names = fitted.kernel.graph.positions.shape[1], state["feature_names_in"]
         model.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", n, n)
         if names:
             if len(names) != n or not all(isinstance(name, str) for name in names):

@@ -3,7 +3,7 @@
 Results do not depend on the number of threads.
 """
 
-from itertools import pairwise
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,12 +52,6 @@ def as_dense(rows: Any) -> FloatArray:
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
-def select_entries(matrix: Any, data: FloatArray, keep: Any) -> Any:
-    """CSR array of those entries of a matrix that ``keep`` marks, with the values ``data``."""
-    ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)
-    return sparse.csr_array((data[keep], matrix.indices[keep], ends), shape=matrix.shape)
-
-
 def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
     """A CSR array times a vector (N,), by scipy, or times a table (N, c), in threads."""
     if table.ndim == 1:
@@ -69,7 +63,7 @@ def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
     # Ranges of rows with about as many entries; one slow task of four does not delay the others.
     shares: Any = np.linspace(0, matrix.nnz, 4 * n_jobs + 1)[1:-1] if n_jobs > 1 else []
     edges = [0, *np.searchsorted(matrix.indptr, shares).tolist(), matrix.shape[0]]
-    quick_map(lambda span: loops.times_columns(*csr_parts(matrix), dense, out, *span), pairwise(edges), n_jobs)
+    quick_map(partial(loops.times_columns, *csr_parts(matrix), dense, out), edges[:-1], n_jobs, edges[1:])
     return out
 
 
