@@ -333,8 +333,10 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
         found = rows @ table
         found.sort_indices()
         return found
-    factors = *csr_parts(rows), *csr_parts(table)
-    return _by_blocks(loops.add_product, factors, (rows.shape[0], table.shape[1]), n_jobs)
+    out, edges = np.zeros((rows.shape[0], table.shape[1])), [*range(0, rows.shape[0], 128), rows.shape[0]]
+    product = partial(loops.add_product, *csr_parts(rows), *csr_parts(table), out)
+    quick_map(product, edges[:-1], n_jobs, edges[1:])  # 128 rows per task
+    return out
 
 
 def step_times_table(rule: Any, blocks: "Blocks", queries: FloatArray, n_jobs: int) -> FloatArray:
@@ -342,14 +344,9 @@ def step_times_table(rule: Any, blocks: "Blocks", queries: FloatArray, n_jobs: i
     extension, cells, steps = rule.fused
     places = np.ascontiguousarray(extension.nodes.inside(queries))
     heat = steps.search.points, *steps[1:], extension.bandwidth
-    given = places, visiting_order(places, cells), *cells, *heat, *blocks
-    return _by_blocks(loops.heat_step_rows, given, (len(queries), len(blocks.order)), n_jobs)
-
-
-def _by_blocks(loop: Any, given: tuple[Any, ...], shape: tuple[int, int], n_jobs: int) -> FloatArray:
-    """An array that a loop fills, 128 rows per task."""
-    out, edges = np.zeros(shape), [*range(0, shape[0], 128), shape[0]]
-    quick_map(partial(loop, *given, out), edges[:-1], n_jobs, edges[1:])
+    out, edges = np.zeros((len(queries), len(blocks.order))), [*range(0, len(queries), 128), len(queries)]
+    step = partial(loops.heat_step_rows, places, visiting_order(places, cells), *cells, *heat, *blocks, out)
+    quick_map(step, edges[:-1], n_jobs, edges[1:])  # 128 rows per task
     return out
 
 

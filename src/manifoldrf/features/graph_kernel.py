@@ -253,7 +253,7 @@ class GraphKernel:
     @property
     def has_spike(self) -> bool:
         """Whether signatures have a spike at their own node, which a step of the walk would lose."""
-        first, total = float(self.series.coefficients(1)[0]), float(self.series.spectral(np.array([1.0]))[0])
+        first, total = float(self.series._coefficients(1)[0]), float(self.series.spectral(np.array([1.0]))[0])
         # On 300 nodes of a sphere, features with the spike raised the log likelihood of (c + L)^-1/2 from -55 to
         # -35.
         return abs(first) > 2e-3 * abs(total)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from numbers import Real
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,17 +51,12 @@ _MOST_TERMS = 2**20  # a series that needs more counts as divergent
 _ROUNDING = 1e-6
 
 
-@dataclasses.dataclass(frozen=True)
-class Expansion:
+class Expansion(NamedTuple):
     """h as a polynomial: a Chebyshev series on [-1, 1], or a sum of powers."""
 
     coefficients: FloatArray  # (degree + 1,)
+    degree: int  # the number of products with the matrix per application
     of_powers: bool = False
-
-    @property
-    def degree(self) -> int:
-        """Degree of the polynomial: the number of products with the matrix per application."""
-        return len(self.coefficients) - 1
 
 
 class FrozenParams:
@@ -242,11 +237,11 @@ class AbstractKernel(FrozenParams, ABC):
                 f"The kernel is too rough for `tol` = {tol:g}: more than {last // 2} Chebyshev terms. "
                 "Take a larger `tol` or a shorter length scale."
             )
-        chebyshev = Expansion(coefficients[:needed])
+        chebyshev = Expansion(coefficients[:needed], needed - 1)
         if self.n_terms is None or self.n_terms - 1 > 2 * chebyshev.degree:
             return chebyshev
         alpha = self._coefficients(self.n_terms)
-        return chebyshev if (alpha < 0).any() else Expansion(alpha, of_powers=True)
+        return chebyshev if (alpha < 0).any() else Expansion(alpha, self.n_terms - 1, of_powers=True)
 
     @one_blas_thread()
     def dense(self, graph: Graph) -> FloatArray:
