@@ -219,32 +219,20 @@ def warn_user(message: str | Warning) -> None:
 
 
 @contextmanager
-def _handled_by(handle: _Handler) -> Iterator[None]:
-    token = _HANDLERS.set((*_HANDLERS.get(), handle))
-    try:
-        yield
-    finally:
-        _HANDLERS.reset(token)
-
-
-@contextmanager
-def without_warnings(*categories: type[Warning], beginning: str = "") -> Iterator[None]:
-    """Suppress warnings of this library by category and beginning of the text, in this thread."""
-    with _handled_by(lambda warning: isinstance(warning, categories) and str(warning).startswith(beginning)):
-        yield
-
-
-@contextmanager
-def recorded_warnings() -> Iterator[list[Warning]]:
-    """Collect warnings of this library in a list instead of showing them, in this thread."""
+def without_warnings(*categories: type[Warning]) -> Iterator[list[Warning]]:
+    """Collect warnings of this library by category in a list instead of showing them, in this thread."""
     found: list[Warning] = []
 
     def record(warning: Warning) -> bool:
-        found.append(warning)
-        return True
+        if is_one := isinstance(warning, categories):
+            found.append(warning)
+        return is_one
 
-    with _handled_by(record):
+    token = _HANDLERS.set((*_HANDLERS.get(), record))
+    try:
         yield found
+    finally:
+        _HANDLERS.reset(token)
 
 
 @contextmanager

@@ -63,8 +63,6 @@ from manifoldrf.geometry.neighbors import (
 )
 from manifoldrf.geometry.objects import read_affinity, recognise
 
-DROP_THEM = "drop them with numpy.unique(points, axis=0)"
-MERGE_THEM = "merge them, or the surface is cut open there"
 # These first farthest points are exact; the others come from greedy sweeps, which do not search for the farthest.
 _EXACT = 10_000
 _TAKEN = -1.0  # marks the distance of a node that is chosen already

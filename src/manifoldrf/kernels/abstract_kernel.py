@@ -8,10 +8,9 @@ import dataclasses
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from numbers import Real
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +18,7 @@ from scipy import fft, linalg
 
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
-from manifoldrf._runtime import one_blas_thread, thread_pool
+from manifoldrf._runtime import one_blas_thread, quick_map, thread_pool
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -34,8 +33,6 @@ from manifoldrf._validation import (
 )
 from manifoldrf.geometry.csr import LocalForm, csr_parts
 from manifoldrf.geometry.graphs import Graph, check_graph
-
-_Threads: TypeAlias = tuple[ThreadPoolExecutor, int]  # a pool and its number of threads
 
 TOLERANCES = Interval(1e-14, 1.0, high_open=True)  # double precision cannot guarantee less
 
@@ -597,18 +594,12 @@ def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs
     """Return h(M) X for X of shape (N, c), C-contiguous; the bits do not depend on ``n_jobs``."""
     if isinstance(matrix, LocalForm):
         return apply_expansion(expansion, matrix.matrix, block[matrix.order], n_jobs)[matrix.place]
-    result = np.zeros_like(block)
+    if matrix.nnz * block.shape[1] < 2**17:
+        n_jobs = 1  # a second thread would cost more than it saves
     spans = list(pairwise([*range(0, block.shape[1], _WIDTH), block.shape[1]]))
-    busy = matrix.nnz * block.shape[1] >= 2**17  # below, a second thread costs more than it saves
-    with thread_pool(n_jobs if busy else 1) as pool:
-        if len(spans) >= 2 * n_jobs or not busy:  # threads take columns
-            jobs = [pool.submit(_recurrence, expansion, matrix, block, span) for span in spans]
-            for (start, stop), job in zip(spans, jobs, strict=True):
-                result[:, start:stop] = job.result()
-        else:  # too few columns: threads share the rows
-            for start, stop in spans:
-                result[:, start:stop] = _recurrence(expansion, matrix, block, (start, stop), (pool, n_jobs))
-    return result
+    shared = n_jobs if len(spans) < 2 * n_jobs else 1  # too few columns: threads share the rows
+    polynomial = functools.partial(_recurrence, expansion, matrix, block, shared)
+    return np.concatenate(quick_map(polynomial, spans, 1 if shared > 1 else n_jobs), axis=1)
 
 
 def rows_of_expansion(
@@ -623,7 +614,7 @@ def rows_of_expansion(
 
     def run(span: tuple[int, int]) -> int:
         indicators = indicator_columns(matrix.shape[0], nodes[span[0] : span[1]])
-        found = _recurrence(expansion, matrix, indicators, (0, indicators.shape[1]))
+        found = _recurrence(expansion, matrix, indicators, 1, (0, indicators.shape[1]))
         result[span[0] : span[1]] = found[back].T
         return span[1]
 
@@ -634,14 +625,20 @@ def rows_of_expansion(
 
 
 def _recurrence(
-    expansion: Expansion, matrix: Any, block: FloatArray, span: tuple[int, int], threads: _Threads | None = None
+    expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int, span: tuple[int, int]
 ) -> FloatArray:
-    """The polynomial of M times X, for a range of columns; threads share the rows if given."""
+    """The polynomial of M times X, for a range of columns; threads share the rows."""
     coefficients, width = expansion.coefficients, span[1] - span[0]
     start = np.zeros((block.shape[0], max(4, width)))  # four columns at a time take as long as one
     start[:, :width] = block[:, span[0] : span[1]]
     total: FloatArray = coefficients[0] * start
-    run = functools.partial(_step, csr_parts(matrix), threads, total)
+    edges = np.linspace(0, len(total), n_jobs + 1).astype(np.int64).tolist()
+
+    def run(scale: float, current: FloatArray, previous: FloatArray, weight: float) -> None:
+        """Previous <- scale M current - previous, total += weight previous; rows are independent of each other."""
+        given = *csr_parts(matrix), scale, current, previous, total, weight
+        quick_map(functools.partial(loops.step_columns, *given), edges[:-1], n_jobs, edges[1:])
+
     if expansion.of_powers:
         power, product = start, np.zeros_like(start)
         for coefficient in coefficients[1:]:
@@ -655,26 +652,3 @@ def _recurrence(
         run(2.0 if k else 1.0, current, before, coefficient)
         before, current = current, before
     return total[:, :width]
-
-
-def _step(
-    csr: Any,
-    threads: _Threads | None,
-    total: FloatArray,
-    scale: float,
-    current: FloatArray,
-    previous: FloatArray,
-    weight: float,
-) -> None:
-    """Previous <- scale M current - previous, total += weight previous; rows are independent of each other."""
-
-    def work(first: int, last: int) -> None:
-        loops.step_columns(*csr, scale, current, previous, total, weight, first, last)
-
-    if threads is None or threads[1] == 1:
-        work(0, len(total))
-        return
-    pool, n_jobs = threads
-    edges = np.linspace(0, len(total), n_jobs + 1).astype(np.int64).tolist()
-    for job in [pool.submit(work, first, last) for first, last in pairwise(edges)]:
-        job.result()
