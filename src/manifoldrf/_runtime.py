@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-_FIRST_PROCESS = os.getpid()  # the process that imported this module; forks have another number
+FIRST_PROCESS = os.getpid()  # imported this module; a fork has another number, and none of its threads
 _LASTING = "manifoldrf-lasting"  # name of threads that are kept
 
 # A handler receives a warning and returns whether it handled it. Innermost handlers come last.
@@ -92,11 +92,6 @@ def quick_map(function: Callable[..., Any], items: Iterable[Any], n_jobs: int, *
 def _lasting_pool(n_jobs: int, process: int) -> ThreadPoolExecutor:
     """The thread pool of one process; a forked process needs its own."""
     return ThreadPoolExecutor(n_jobs, thread_name_prefix=f"{_LASTING}-{process}")
-
-
-def in_a_copy() -> bool:
-    """Whether this process was forked from one that used the library: threads do not survive a fork."""
-    return os.getpid() != _FIRST_PROCESS
 
 
 # ------------------------------------------------------------------------------------------------ matrix products

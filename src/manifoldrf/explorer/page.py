@@ -231,7 +231,11 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, fie
         warn_of_far(window)
     values, difference = values[:, order], None
     if points.shape == positions.shape and np.array_equal(points, positions):
-        apart = sparse.csr_array(values - _exact(fitted, chosen, jobs)[:, order])
+        kernel = fitted.kernel
+        exact = signature_table(kernel, kernel.series, chosen, fitted.anchors, Teaching(n_jobs=jobs)).tocsr()
+        root = np.ones(len(chosen)) if kernel.per_volume else np.sqrt(kernel.measure[chosen])
+        scale = sparse.diags_array(root * fitted.unit_scale * fitted.output_scale)  # to the unit of g
+        apart = sparse.csr_array(values - sparse.csc_array(scale @ exact)[:, order])
         difference = _above(apart, NO_DIFFERENCE * peaks_of(values)).tocsc()
     anchors, weights = fitted.anchors[order], features.weights_[order]
     return Fields(
@@ -276,14 +280,6 @@ def _above(rows: Any, least: FloatArray) -> Any:
     rows.data[np.abs(rows.data) < least[rows.indices]] = 0.0
     rows.eliminate_zeros()
     return rows
-
-
-def _exact(fitted: FeatureMap, nodes: IntArray, jobs: int) -> Any:
-    """Exact signatures of the anchors at nodes in the unit of g, CSC of shape (n, m)."""
-    kernel = fitted.kernel
-    known = signature_table(kernel, kernel.series, nodes, fitted.anchors, Teaching(n_jobs=jobs)).tocsr()
-    own = np.ones(len(nodes)) if kernel.per_volume else np.sqrt(kernel.measure[nodes])
-    return sparse.csc_array(sparse.diags_array(own * fitted.unit_scale * fitted.output_scale) @ known)
 
 
 def peaks_of(columns: Any) -> FloatArray:

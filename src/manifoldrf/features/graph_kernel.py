@@ -282,15 +282,6 @@ class GraphKernel:
         distances = np.asarray(self.graph._search.knn(placed, 1)[0][:, 0])
         return np.asarray(np.hypot(distances, np.linalg.norm(queries - placed, axis=1)))
 
-    @property
-    def _noise(self) -> float:
-        """Distance from the space that one in a thousand noisy points exceeds."""
-        extension = self.graph.extension
-        if extension is None or extension.noise_std == 0:
-            return 0.0
-        n_normals = max(1, self.graph.positions.shape[1] - self.dim)
-        return float(extension.noise_std * np.sqrt(chi2.isf(1e-3, n_normals)))
-
     def window(self, queries: FloatArray, placed: FloatArray | None = None, n_jobs: int = 1) -> FloatArray:
         """Factor of the features, shape (q,): 1 near the space, falling smoothly to 0 at twice that distance.
 
@@ -303,8 +294,9 @@ class GraphKernel:
         away = np.flatnonzero(distances > reaches)
         if len(away) and self.graph.whole_mesh is not None:  # far from all nodes, but maybe inside a large face
             distances[away] = self.distance(queries[away])
-        if placed is not queries:  # only distances that exceed the noise count
-            moved, noise = np.linalg.norm(queries - placed, axis=1), self._noise
+        if placed is not queries:  # only distances that exceed the noise of 999 in 1000 points count
+            moved, n_normals = np.linalg.norm(queries - placed, axis=1), max(1, placed.shape[1] - self.dim)
+            noise = getattr(self.graph.extension, "noise_std", 0.0) * np.sqrt(chi2.isf(1e-3, n_normals))
             distances = np.hypot(distances, np.maximum(moved - noise, 0.0))
             reaches = reaches + noise  # noise also moves points beyond an edge
         with np.errstate(divide="ignore", invalid="ignore"):

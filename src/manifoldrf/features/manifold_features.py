@@ -312,7 +312,11 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """Take the features of a kernel from the tables of all times."""
         self.map_ = family.at(kernel, normalize=bool(self.normalize))
         unknown = ErrorEstimate(np.nan, np.nan, np.nan, None, np.nan)
-        self.record_ = FitRecord((("times", family.described(kernel)),), "step", "of each octave", unknown)
+        text = f"a sum of heat kernels at {len(family.levels)} times"
+        if isinstance(kernel, HeatKernel):
+            first = family.levels[family.number(kernel.t)].shortest
+            text = f"from the tables of t = {first:.3g} and longer times"
+        self.record_ = FitRecord((("times", text),), "step", "of each octave", unknown)
         self._source = family
         self._error = None  # computed on first access
         return self

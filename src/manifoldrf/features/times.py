@@ -341,12 +341,6 @@ class TimeRange:
         found = FeatureMap(on_graph, rule, table, np.concatenate(nearest), np.concatenate(weights))
         return found, float(shares @ self._heights)
 
-    def described(self, kernel: AbstractKernel) -> str:
-        """Where the features of a kernel come from, for the summary."""
-        if isinstance(kernel, HeatKernel):
-            return f"from the tables of t = {self.levels[self.number(kernel.t)].shortest:.3g} and longer times"
-        return f"a sum of heat kernels at {len(self.levels)} times"
-
     def error(self, kernel: AbstractKernel, streams: Streams, n_jobs: int) -> ErrorEstimate:
         """Estimated error at the level of a time or, for a Matern kernel, the mean over its heat kernels."""
         if isinstance(kernel, HeatKernel):
