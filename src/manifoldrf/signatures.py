@@ -37,7 +37,6 @@ from manifoldrf.kernels.abstract_kernel import (
     TOLERANCES,
     AbstractKernel,
     FrozenParams,
-    best_matrix,
     rows_of_expansion,
     truncation_of,
 )
@@ -317,7 +316,7 @@ def series_rows(
         engine = functools.partial(_sparse_sums, graph, series._coefficients(n_terms), teacher.tol)
     else:
         expansion = series.expansion(teacher.tol)
-        rows = rows_of_expansion(expansion, best_matrix(expansion, graph), nodes, n_jobs, progress)
+        rows = rows_of_expansion(expansion, graph, nodes, n_jobs, progress)
         largest = teacher.tol * float(np.abs(series.spectral(np.linspace(-1, 1, 513))).max())
         if series.series_is_nonnegative:  # entries are sums of nonnegative terms, up to rounding
             np.maximum(rows, 0.0, out=rows, where=rows >= -largest)

@@ -649,14 +649,11 @@ class FeatureMap:
         parts = []
         for span in spans:
             rows, window[span] = self.rows(points[span], n_jobs, side=side, as_sparse=as_sparse)
-            if as_sparse:
-                rows = sparse.csr_array(rows)
-            elif sparse.issparse(rows):
-                rows = rows.toarray()
+            rows = (sparse.csr_array(rows) if as_sparse else as_dense(rows)).astype(dtype, copy=False)
             if whole is None:
-                parts.append(rows.astype(dtype, copy=False))
+                parts.append(rows)
             else:
-                whole[span] = rows.astype(dtype, copy=False)
+                whole[span] = rows
             if len(spans) > 1:
                 progress("features of points", span.stop, len(points))
         warn_of_far(window)
