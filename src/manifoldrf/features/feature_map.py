@@ -150,14 +150,6 @@ class WalkStep:
         steps.data = np.divide(steps.data, totals, out=np.zeros_like(steps.data), where=totals > 0)
         return steps
 
-    @cached_property
-    def fused(self) -> tuple[Any, Cells, Any] | None:
-        """Extension, cells of the size of its reach and steps, for heat graphs in few coordinates; else None."""
-        extension: Any = self.graph.extension
-        steps = extension.nodes.fused(extension.factors) if isinstance(extension, HeatExtension) else None
-        cells = None if steps is None else steps.search.cells(extension.radius)
-        return None if cells is None else (extension, cells, steps)
-
 
 @stored
 @dataclass(frozen=True, eq=False)
@@ -339,9 +331,9 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
     return out
 
 
-def step_times_table(rule: Any, blocks: "Blocks", queries: FloatArray, n_jobs: int) -> FloatArray:
-    """One heat step between the cells of a rule times a table, dense; half the time of both products."""
-    extension, cells, steps = rule.fused
+def step_times_table(fused: tuple[Any, Cells, Any, "Blocks"], queries: FloatArray, n_jobs: int) -> FloatArray:
+    """One heat step times a table, dense; half the time of both products."""
+    extension, cells, steps, blocks = fused
     places = np.ascontiguousarray(extension.nodes.inside(queries))
     heat = steps.search.points, *steps[1:], extension.bandwidth
     out, edges = np.zeros((len(queries), len(blocks.order))), [*range(0, len(queries), 128), len(queries)]
@@ -486,12 +478,15 @@ class FeatureMap:
         return self.rule.growth * np.asarray(peaks, np.float64).ravel()
 
     @cached_property
-    def _blocks(self) -> Blocks | None:
-        """The table in blocks of columns of neighbouring anchors, for fused products.
+    def _fused(self) -> tuple[Any, Cells, Any, Blocks] | None:
+        """For fused products: extension, cells, steps, and the table in blocks of columns of neighbouring anchors.
 
         None unless the rule is a step along nearly straight lines, and if blocks would be nearly empty.
         """
-        if not isinstance(self.rule, WalkStep) or self.rule.fused is None:
+        extension: Any = self.rule.graph.extension if isinstance(self.rule, WalkStep) else None
+        steps = extension.nodes.fused(extension.factors) if isinstance(extension, HeatExtension) else None
+        cells = None if steps is None else steps.search.cells(extension.radius)
+        if cells is None:
             return None
         table, anchors = self.table, self.kernel.graph.positions[self.anchors]
         order = cKDTree(anchors, leafsize=BLOCK).indices.astype(np.int64)
@@ -508,19 +503,20 @@ class FeatureMap:
             return None
         values = np.zeros(BLOCK * int(ends[-1]))
         values[BLOCK * (before[1:] - 1) + lane] = sorted_.data
-        return Blocks(ends, (BLOCK * block[opens]).astype(np.uint32), values, order)
+        blocks = Blocks(ends, (BLOCK * block[opens]).astype(np.uint32), values, order)
+        return extension, cells, steps, blocks
 
     def values(self, placed: FloatArray, n_jobs: int = 1, *, as_sparse: bool = False) -> Any:
         """g(z, anchor l) of points on the space, CSR or dense of shape (q, m); signatures for a network."""
         if isinstance(self.table, NetworkField):
             return self.table.values(placed, n_jobs)
         is_sparse = bool(self.table.nnz < 0.01 * self.table.shape[0] * self.table.shape[1])
-        blocks = None if is_sparse or not len(placed) else self._blocks
-        if blocks is not None:
+        fused = None if is_sparse or not len(placed) else self._fused
+        if fused is not None:
             if not as_sparse:
-                return step_times_table(self.rule, blocks, placed, n_jobs)
+                return step_times_table(fused, placed, n_jobs)
             parts = [placed[k : k + 1024] for k in range(0, len(placed), 1024)]  # limits memory for dense rows
-            found = quick_map(lambda z: nonzeros(step_times_table(self.rule, blocks, z, 1)), parts, n_jobs)
+            found = quick_map(lambda z: nonzeros(step_times_table(fused, z, 1)), parts, n_jobs)
             return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
         as_sparse = as_sparse or is_sparse
         found = times_table(rows_of(self.rule, placed, n_jobs), self.table, n_jobs, as_sparse=as_sparse)
