@@ -411,11 +411,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
                 "are those of the graph of nearest neighbours; compare them with a Gaussian kernel."
             )
         return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps, dim=space.dim)
-    return _heat_graph(X, space, kernel, given, n_jobs)
-
-
-def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n_jobs: int) -> BuiltGraph:
-    """A heat graph for the shortest time of the kernel."""
+    # A heat graph, for the shortest time of the kernel.
     notes = [] if space.cloud is None else [("cloud", str(space.cloud))]
     if isinstance(X, np.ndarray) and len(X) < space.dim + 2:
         reject("X", f"at least {space.dim + 2} rows to fill a space of dimension {space.dim}", f"{len(X)}")
@@ -424,7 +420,7 @@ def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n
         notes.append(("kernel", f"chosen: {np.sqrt(2 * kernel.t):.3g} wide"))
     t = kernel.shortest_time if isinstance(kernel, AbstractKernel) else _function_time(kernel, X, space)
     t = space.default_time if t is None else t
-    graph = graph_on(space, t, options.n_steps, options.n_nodes, n_jobs)
+    graph = graph_on(space, t, given.n_steps, given.n_nodes, n_jobs)
     notes.append(("graph", f"heat graph, {graph.n_nodes} nodes, {graph.n_steps} steps of {graph.step_time:.3g}"))
     return BuiltGraph(graph, kernel, space.dim, tuple(notes), space)
 
