@@ -101,7 +101,7 @@ def transform(
 
     with usage():
         target = check_output(out, "--out", ARRAY_SUFFIXES, [source, points])
-        threads.check()
+        check_jobs(threads.n_jobs)  # before any work
     suffix = target.suffix.lower()
     model = read_model(source).set_params(sparse_output=suffix == ".npz", n_jobs=threads.n_jobs)
     with usage({"side": "--side"}):
@@ -153,7 +153,7 @@ def kernel(  # noqa: C901  (one way for matrices, one for pictures)
     with usage():
         suffixes = ARRAY_SUFFIXES if vertex is None else (*ARRAY_SUFFIXES, ".ply")
         target = check_output(out, "--out", suffixes, [part for part in (source, first, second) if part])
-        threads.check()
+        check_jobs(threads.n_jobs)  # before any work
         if vertex is not None and second is not None:
             reject("B", "left out with --vertex", second)
         if vertex is not None and table.missing == "drop":
@@ -303,7 +303,7 @@ def interpolate(
     )
     with usage():
         files = _field_files(out, space_file, values)
-        run.check()
+        check_jobs(run.n_jobs)
     with notices(quiet=output.quiet), progress("interpolate", quiet=output.silent) as report:
         report("reading SPACE and VALUES", 0, 1)
         space, titles, field, known = _read_problem(space_file, values, column)
@@ -343,7 +343,7 @@ def smooth(
     names = {"fwhm": "--fwhm", "t": "--t"}
     with usage(names):
         files = _field_files(out, space_file, values)
-        threads.check()
+        check_jobs(threads.n_jobs)  # before any work
         if (fwhm is None) == (t is None):
             reject("--fwhm", "given, or --t, but not both", "neither" if t is None else "both")
         heat_time = time_of(fwhm, t)

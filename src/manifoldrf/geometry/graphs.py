@@ -585,11 +585,22 @@ def nearest_sources(graph: Graph, sources: IntArray) -> IntArray:
 
 
 def _along_edges(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntArray:
-    """Farthest points of the joined nodes along the edges."""
+    """Farthest points of the joined nodes along the edges.
+
+    They begin with the node of each component that is farthest from its centroid, large components first.
+    """
+    points = graph.positions[joined]
+    pieces = np.unique(graph.components[joined], return_inverse=True)[1]
+    sizes = np.bincount(pieces)
+    centroids = np.stack([np.bincount(pieces, weights=column) for column in points.T], axis=1) / sizes[:, None]
+    gaps: FloatArray = np.linalg.norm(points - centroids[pieces], axis=1)
+    order = np.lexsort((joined, -gaps, pieces))  # within a component the farthest first
+    heads = joined[order[np.searchsorted(pieces[order], np.arange(len(sizes)))]]
+    heads = heads[np.argsort(-sizes, kind="stable")]  # components are numbered by their smallest node
     nearest = np.full(graph.n_nodes, _TAKEN)
     nearest[joined] = np.inf
     selected = np.zeros(count, np.int64)
-    given = nearest, _seeds(graph, joined)[:count], n_exact, _visits(graph.n_nodes, 1), SHRINK, selected
+    given = nearest, heads[:count], n_exact, _visits(graph.n_nodes, 1), SHRINK, selected
     loops.farthest_along_edges(*csr_parts(graph.lengths), *given)
     return selected
 
@@ -600,15 +611,3 @@ def _visits(n: int, patch: int) -> IntArray:
     whole = n - n % patch
     patches = rng.permuted(np.arange(whole, dtype=np.int64).reshape(-1, patch), axis=1)
     return np.concatenate([patches[rng.permutation(len(patches))].ravel(), whole + rng.permutation(n - whole)])
-
-
-def _seeds(graph: Graph, joined: IntArray) -> IntArray:
-    """For every component the node farthest from its centroid; large components first."""
-    points = graph.positions[joined]
-    pieces = np.unique(graph.components[joined], return_inverse=True)[1]
-    sizes = np.bincount(pieces)
-    centroids = np.stack([np.bincount(pieces, weights=column) for column in points.T], axis=1) / sizes[:, None]
-    gaps: FloatArray = np.linalg.norm(points - centroids[pieces], axis=1)
-    order = np.lexsort((joined, -gaps, pieces))  # within a component the farthest first
-    heads = joined[order[np.searchsorted(pieces[order], np.arange(len(sizes)))]]
-    return np.asarray(heads[np.argsort(-sizes, kind="stable")])  # components are numbered by their smallest node
