@@ -238,9 +238,8 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, fie
         apart = sparse.csr_array(values - sparse.csc_array(scale @ exact)[:, order])
         difference = _above(apart, NO_DIFFERENCE * peaks_of(values)).tocsc()
     anchors, weights = fitted.anchors[order], features.weights_[order]
-    return Fields(
-        points[chosen], chosen, len(points), mesh, anchors, positions[anchors], weights, values, difference, own
-    )
+    drawn = points[chosen], chosen, len(points), mesh
+    return Fields(*drawn, anchors, positions[anchors], weights, values, difference, own)
 
 
 def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMesh | None]:
@@ -610,10 +609,8 @@ def explore(
         plan = plan.smaller(size, limit)
     error, n_probes = kernel_error(shown, plan)
     if error > WORST:
-        rule = (
-            f"larger for this model: in a page so small its kernel has an error of {error:.2g} of its largest value"
-        )
-        reject("max_bytes", rule, limit)
+        rule = f"larger for this model: in a page so small its kernel has an error of {error:.2g} of its largest"
+        reject("max_bytes", f"{rule} value", limit)
     page = make(error, n_probes)
     text = page.encode("utf-8")
     if target is not None:

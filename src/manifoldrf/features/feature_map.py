@@ -614,10 +614,8 @@ class FeatureMap:
         if as_sparse and not isinstance(self.table, NetworkField):
             # The rows of the nodes that a step reaches overlap; on surfaces their union is about three times as
             # large.
-            n = self.table.shape[0]
-            most = 2**23 // min(
-                len(self.anchors), 1 + self.kernel.graph.affinity.nnz // n + 4 * self.table.nnz // n
-            )
+            n, m = self.table.shape
+            most = 2**23 // min(m, 1 + self.kernel.graph.affinity.nnz // n + 4 * self.table.nnz // n)
         # Without cells, in more than three dimensions, the list of the nodes around a point takes up to 10 kB.
         return min(max(1, most), 2**15)
 

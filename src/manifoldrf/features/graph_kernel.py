@@ -374,9 +374,8 @@ def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFi
         fit = fit if fit.held_out_error <= 2 * free.held_out_error else free
     # For a symmetric function, half the change on exchanging arguments is rounding, or small next to the misfit.
     if skew > np.clip(0.5 * fit.held_out_error, 1e-6, 0.01):
-        reject(
-            "kernel", "a symmetric function, F(x, y) = F(y, x)", f"one that changes by {2 * skew:.2g} if exchanged"
-        )
+        found = f"one that changes by {2 * skew:.2g} if exchanged"
+        reject("kernel", "a symmetric function, F(x, y) = F(y, x)", found)
     return fit
 
 

@@ -511,9 +511,8 @@ def report_problems(graph: Graph, remedy: str, nearest: FloatArray | None = None
     loops = graph.affinity.diagonal() > 0
     isolated = int(np.count_nonzero(np.diff(graph.affinity.indptr) == loops))
     if isolated:
-        problems.append(
-            f"{isolated} nodes are isolated, without an edge to another (remedy: {remedy}, or drop them)"
-        )
+        alone = f"{isolated} nodes are isolated, without an edge to another"
+        problems.append(f"{alone} (remedy: {remedy}, or drop them)")
     pieces = int(graph.components.max()) + 1 - isolated
     if pieces > 1:
         problems.append(f"it has {pieces} pieces that are not connected (remedy: {remedy}, or one graph per piece)")
