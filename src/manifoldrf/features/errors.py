@@ -16,7 +16,7 @@ from manifoldrf._runtime import ManifoldWarning, one_blas_thread, warn_user, wit
 from manifoldrf._validation import FloatArray, check_option, check_points, reject
 from manifoldrf.features.feature_map import WalkStep, interpolation_rule
 from manifoldrf.features.graph_kernel import GraphKernel
-from manifoldrf.geometry.csr import reciprocal
+from manifoldrf.geometry.csr import frobenius, reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import graph_on, half_of
 from manifoldrf.geometry.model_spaces import AbstractBall
@@ -26,7 +26,6 @@ from manifoldrf.kernels.named_kernels import shifted
 __all__ = ["ErrorEstimate", "relative_error"]
 
 POOR, USELESS = 0.1, 0.5  # errors above which features are inaccurate, and nearly useless
-_SMALLEST_NORM = 1e-140  # squares of smaller numbers underflow
 
 
 def relative_error(K: Any, reference: Any, *, alignment: str | None = None) -> float:
@@ -59,16 +58,6 @@ def relative_error(K: Any, reference: Any, *, alignment: str | None = None) -> f
         else:
             found = found * (float((found * exact).sum()) / size)
     return frobenius(found - exact) / frobenius(exact)
-
-
-def frobenius(matrix: FloatArray) -> float:
-    """Frobenius norm, also for matrices whose squared entries overflow or underflow."""
-    with np.errstate(over="ignore"):
-        norm = float(np.linalg.norm(matrix))
-    if _SMALLEST_NORM < norm < np.inf:
-        return norm
-    largest = float(np.abs(matrix).max(initial=0.0))
-    return largest * float(np.linalg.norm(matrix / largest)) if 0 < largest < np.inf else largest
 
 
 def warn(text: str, *, useless: bool = False) -> None:

@@ -26,7 +26,7 @@ from manifoldrf._validation import (
     check_progress,
     reject,
 )
-from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, frobenius, relative_error, warn
+from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, relative_error, warn
 from manifoldrf.features.feature_map import (
     STEP_SHARE,
     FeatureMap,
@@ -46,7 +46,7 @@ from manifoldrf.features.graph_kernel import (
     function_values,
     resolve_kernel,
 )
-from manifoldrf.geometry.csr import as_dense
+from manifoldrf.geometry.csr import as_dense, frobenius
 from manifoldrf.geometry.graphs import Graph, farthest_nodes, nearest_sources
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.neighbors import farthest_first

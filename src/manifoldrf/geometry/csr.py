@@ -1,4 +1,4 @@
-"""Sparse matrices in CSR form: threaded products, reordered nodes, read-only copies, checks.
+"""Matrices, mostly sparse ones in CSR form: threaded products, norms, reordered nodes, read-only copies, checks.
 
 Results do not depend on the number of threads.
 """
@@ -14,6 +14,8 @@ from scipy.sparse import csgraph
 from manifoldrf._native import loops
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, check_points, reject
+
+_SMALLEST_NORM = 1e-140  # squares of smaller numbers underflow
 
 
 def narrow_csr(values: FloatArray, columns: Any, indptr: Any, n_nodes: int) -> Any:
@@ -109,6 +111,16 @@ def components_of(matrix: Any) -> IntArray:
     labels = csgraph.connected_components(matrix, connection="strong")[1]
     _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[labels]
+
+
+def frobenius(matrix: FloatArray) -> float:
+    """Frobenius norm, also for matrices whose squared entries overflow or underflow."""
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(matrix))
+    if _SMALLEST_NORM < norm < np.inf:
+        return norm
+    largest = float(np.abs(matrix).max(initial=0.0))
+    return largest * float(np.linalg.norm(matrix / largest)) if 0 < largest < np.inf else largest
 
 
 def reciprocal(values: FloatArray) -> FloatArray:
