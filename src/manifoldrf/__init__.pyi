@@ -8,6 +8,7 @@ from .applications.neighbors import KernelNeighborsClassifier as KernelNeighbors
 from .applications.regression import ManifoldGaussianProcess as ManifoldGaussianProcess
 from .applications.regression import ManifoldRidge as ManifoldRidge
 from .explorer.page import explore as explore
+from .features.errors import relative_error as relative_error
 from .features.feature_map import FarQueryWarning as FarQueryWarning
 from .features.graph_features import GraphRandomFeatures as GraphRandomFeatures
 from .features.graph_kernel import HeatGraph as HeatGraph
@@ -35,7 +36,6 @@ from .kernels.abstract_kernel import AbstractKernel as AbstractKernel
 from .kernels.named_kernels import DiffusionKernel as DiffusionKernel
 from .kernels.named_kernels import HeatKernel as HeatKernel
 from .kernels.named_kernels import MaternKernel as MaternKernel
-from .metrics import relative_error as relative_error
 from .paper import Network as Network
 from .signatures import Counts as Counts
 from .signatures import Exact as Exact

@@ -161,8 +161,8 @@ class _Encoder:
             parts = (value.data[:used], value.indices[:used], value.indptr)
             result = {"csr": [*(self._name(part, path) for part in parts), *map(int, value.shape)]}
         elif _CLASSES.get(kind.__name__) is kind:
-            items = _fields(value).items()
-            fields = {name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in items}
+            known = value._state() if hasattr(value, "_state") else {n: getattr(value, n) for n in _kept(kind)}
+            fields = {name: self.encode(part, f"{path}.{name}", depth + 1) for name, part in known.items()}
             result = {"class": kind.__name__, "fields": fields}
         else:
             what = "a function, and files hold no code," if callable(value) else "an object"
@@ -180,13 +180,6 @@ class _Encoder:
             self._names[memory] = name = f"a{len(self._names)}"
             self.arrays[name] = array
         return self._names[memory]
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """The fields of an instance that are saved."""
-    if hasattr(value, "_state"):
-        return dict(value._state())
-    return {name: getattr(value, name) for name in _kept(type(value))}
 
 
 def _kept(kind: Any) -> list[str]:

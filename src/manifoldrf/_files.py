@@ -122,29 +122,26 @@ def output_file(path: Any, name: str = "path") -> Path:
     return file
 
 
-def writable_folder(folder: Any, name: str = "folder") -> Path:
-    """Return a folder that files can be written to, and create it if needed."""
-    path = as_path(folder, name)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        reject(name, "a folder, or a new name for one", path, NotADirectoryError)
-    except OSError as error:
-        if error.errno not in _NO_PERMISSION:
-            raise  # full disk, long name: the system's message is better
-        reject(name, "a folder in a place that is writable", path, PermissionError)
-    if not _is_writable(path):
-        reject(name, "a folder that is writable", path, PermissionError)
-    return path
-
-
 @contextmanager
 def folder_for_results(folder: Any, name: str = "folder") -> Iterator[Path]:
-    """Yield a folder as :func:`writable_folder` does. If the block fails, remove new folders that are empty."""
+    """Yield a folder that files can be written to; it is made if needed.
+
+    If the block fails, new folders that are empty are removed.
+    """
     path = as_path(folder, name)
     made = [place for place in (path, *path.parents) if not place.exists()]
     try:
-        yield writable_folder(path, name)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            reject(name, "a folder, or a new name for one", path, NotADirectoryError)
+        except OSError as error:
+            if error.errno not in _NO_PERMISSION:
+                raise  # full disk, long name: the system's message is better
+            reject(name, "a folder in a place that is writable", path, PermissionError)
+        if not _is_writable(path):
+            reject(name, "a folder that is writable", path, PermissionError)
+        yield path
     except BaseException:
         with suppress(OSError):  # the first folder that is not empty
             for place in made:

@@ -4,6 +4,7 @@ Every consumer has its own stream, so a new consumer does not change the others.
 (Philox): any part can be computed in any thread and in any order, with the same bits.
 """
 
+import functools
 import hashlib
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from manifoldrf._validation import reject
 
 SeedLike: TypeAlias = int | np.integer | np.random.Generator | np.random.RandomState | None
+
+# The same on every platform and Python version, unlike ``hash``. 128 bits: collisions are negligible.
+_keyed_hash = functools.partial(hashlib.blake2b, digest_size=16)
 
 
 @dataclass(frozen=True)
@@ -55,23 +59,18 @@ class Streams:
             if seed < 0:
                 reject(name, rule, seed)
             plain = int(seed).to_bytes(max(1, (int(seed).bit_length() + 7) // 8), "little")
-        return cls(_digest(b"manifoldrf seed", plain))
+        return cls(_keyed_hash(plain, key=b"manifoldrf seed").digest())
 
     def key(self, name: str) -> NDArray[np.uint32]:
         """Return two 32-bit words that key the generator of walks."""
-        return np.frombuffer(_digest(self.root, name.encode())[:8], dtype="<u4").astype(np.uint32)
+        return np.frombuffer(_keyed_hash(name.encode(), key=self.root).digest()[:8], dtype="<u4").astype(np.uint32)
 
     def generator(self, name: str) -> np.random.Generator:
         """Return a NumPy generator at the start of the stream of this name."""
-        key = int.from_bytes(_digest(self.root, name.encode()), "little")
+        key = int.from_bytes(_keyed_hash(name.encode(), key=self.root).digest(), "little")
         return np.random.Generator(np.random.Philox(key=key))
 
 
 def generator(seed: SeedLike, name: str) -> np.random.Generator:
     """Return the stream ``name`` of ``seed``, for functions that need only one."""
     return Streams.from_seed(seed).generator(name)
-
-
-def _digest(key: bytes, message: bytes) -> bytes:
-    """Keyed 128-bit hash, the same on every platform and Python version (unlike ``hash``)."""
-    return hashlib.blake2b(message, key=key, digest_size=16).digest()  # 128 bits: collisions are negligible

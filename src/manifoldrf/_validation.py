@@ -80,21 +80,21 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
     return number
 
 
-def check_jobs(n_jobs: Any, name: str = "n_jobs") -> int:
+def check_jobs(n_jobs: Any) -> int:
     """Return a number of threads, at least 1; -1 means all cores that this process may use.
 
     More than four times the number of cores counts as all cores, with a warning.
     """
     rule = "-1 or an integer in [1, inf)"
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral):
-        reject(name, rule, repr(n_jobs), TypeError)
+        reject("n_jobs", rule, repr(n_jobs), TypeError)
     if n_jobs < 1 and n_jobs != -1:
-        reject(name, rule, int(n_jobs))
+        reject("n_jobs", rule, int(n_jobs))
     # A container or batch system may allow fewer cores than the machine has.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number = int(n_jobs)
     if number > 4 * cores:  # these cost memory and start-up time and gain nothing
-        warn_user(f"`{name}` = {written(number)} is far more than this process may use: {cores} threads are used.")
+        warn_user(f"`n_jobs` = {written(number)} is far more than this process may use: {cores} threads are used.")
         return cores
     return cores if number == -1 else number
 
@@ -290,8 +290,9 @@ def _column(index: tuple[int, ...], columns: Sequence[str]) -> str:
     return f", column {columns[index[1]]!r}" if len(index) == 2 and index[1] < len(columns) else ""
 
 
-def check_finite(array: Any, name: str, largest: float = LARGEST_COORDINATE, columns: Sequence[str] = ()) -> None:
+def check_finite(array: Any, name: str, columns: Sequence[str] = ()) -> None:
     """Name the first entry of a dense or CSR array that is NaN, infinite or too large."""
+    largest = LARGEST_COORDINATE
     is_sparse = hasattr(array, "tocoo")
     values = array.data if is_sparse else array
     if not values.size or (float(values.min()) >= -largest and float(values.max()) <= largest):  # False for NaN
@@ -323,7 +324,7 @@ def check_points(
         reject(name, f"an array of shape (n, {'d' if n_columns is None else n_columns})", f"shape {array.shape}")
     if array.shape[0] < min_rows or array.shape[1] == 0:
         reject(name, f"an array with at least {min_rows} row(s) and one column", f"shape {array.shape}")
-    check_finite(array, name, columns=names or column_names(points))
+    check_finite(array, name, names or column_names(points))
     return array
 
 
@@ -343,14 +344,12 @@ def check_spread(points: FloatArray, name: str) -> None:
         reject(name, "spread over at least 1e-140, or squared distances vanish", f"{spread:g}")
 
 
-def check_vector(
-    values: ArrayLike, name: str, length: int, interval: Interval, largest: float = LARGEST_COORDINATE
-) -> FloatArray:
+def check_vector(values: ArrayLike, name: str, length: int, interval: Interval) -> FloatArray:
     """Return a float64 vector of the given length with every entry inside the interval."""
     array = as_floats(values, name)
     if array.shape != (length,):
         reject(name, f"a vector of shape ({length},)", f"shape {array.shape}")
-    check_finite(array, name, largest)
+    check_finite(array, name)
     for index in (int(array.argmin()), int(array.argmax())):
         if float(array[index]) not in interval:
             reject(name, f"a vector with entries in {interval}", f"{array[index]} at index {index}")

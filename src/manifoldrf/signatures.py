@@ -37,8 +37,8 @@ from manifoldrf.kernels.abstract_kernel import (
     TOLERANCES,
     AbstractKernel,
     FrozenParams,
-    best_matrix,
     rows_of_expansion,
+    truncation_of,
 )
 
 Engine = Callable[[IntArray], Any]  # starts to (counts, nodes, values, variances or a bound, steps)
@@ -72,6 +72,9 @@ class Exact(FrozenParams):
     def __post_init__(self) -> None:
         self._keep_real("tol", TOLERANCES)
         check_option(self.form, "form", ("auto", "dense", "sparse"))
+
+
+_DEFAULT = Exact()
 
 
 @stored
@@ -309,11 +312,11 @@ def series_rows(
     elif (
         teacher.form if teacher.form != "auto" else choose_form(graph, series, len(nodes), teacher.tol)
     ) == "sparse":
-        n_terms = series.truncation(max(teacher.tol / 2, TOLERANCES.low))
-        engine = _frontier(graph, series.coefficients(n_terms), teacher.tol)
+        n_terms = truncation_of(series, max(teacher.tol / 2, TOLERANCES.low))
+        engine = functools.partial(_sparse_sums, graph, series._coefficients(n_terms), teacher.tol)
     else:
         expansion = series.expansion(teacher.tol)
-        rows = rows_of_expansion(expansion, best_matrix(expansion, graph), nodes, n_jobs, progress)
+        rows = rows_of_expansion(expansion, graph, nodes, n_jobs, progress)
         largest = teacher.tol * float(np.abs(series.spectral(np.linspace(-1, 1, 513))).max())
         if series.series_is_nonnegative:  # entries are sums of nonnegative terms, up to rounding
             np.maximum(rows, 0.0, out=rows, where=rows >= -largest)
@@ -326,7 +329,7 @@ def check_teacher(teacher: Any) -> Any:
     if isinstance(teacher, Exact | Walks | Counts) or callable(teacher):
         return teacher
     if isinstance(teacher, str) and teacher in ("auto", "exact"):
-        return Exact()
+        return _DEFAULT
     rule = "'auto', 'exact', Exact(...), Walks(...), Counts(...) or a function"
     reject("teacher", rule, repr(teacher), ValueError if isinstance(teacher, str) else TypeError)
 
@@ -337,7 +340,9 @@ def check_kernel(kernel: Any) -> AbstractKernel:
         rule = "a kernel, such as HeatKernel(0.1) or DiffusionKernel(10.0)"
         reject("kernel", rule, repr(kernel)[:100], TypeError)
     try:  # parameters are its fields, and equal kernels have equal ones
-        hash((kernel, *(getattr(kernel, field.name) for field in fields(kernel))))  # type: ignore[arg-type]
+        hash(kernel)
+        for field in fields(kernel):  # type: ignore[arg-type]
+            hash(getattr(kernel, field.name))
     except TypeError as error:  # not a dataclass, or an array among the fields
         got = f"an object of the class {type(kernel).__name__} ({error})"
         reject("kernel", "a frozen dataclass with hashable fields", got, TypeError)
@@ -378,11 +383,11 @@ def _probe(graph: Graph, series: AbstractKernel, tol: float, limit: float) -> tu
     joined = np.flatnonzero(np.diff(graph.operator.indptr))  # isolated nodes reach nothing
     starts = joined[:: max(1, len(joined) // 4)][:4] if len(joined) else np.zeros(1, np.int64)
     try:
-        n_terms, n = series.truncation(max(tol / 2, TOLERANCES.low)), 64
+        n_terms, n = truncation_of(series, max(tol / 2, TOLERANCES.low)), 64
     except ValueError:  # the series has too many terms
         return np.inf, np.inf
     while True:
-        found = _frontier(graph, series.coefficients(min(n, n_terms)), tol)(starts)
+        found = _sparse_sums(graph, series._coefficients(min(n, n_terms)), tol, starts)
         cost = 6.0 * found[-1] / len(starts)  # a push costs as much as six products
         if n >= n_terms or cost > limit:
             return cost, 12.0 * float(found[0].mean())
@@ -393,10 +398,10 @@ def survival_law(series: AbstractKernel, teacher: Walks | Counts) -> "Law":
     """The share s_k of walks that reach length k, and their deposit f_k / s_k at that length."""
     matched = isinstance(teacher, Counts) or teacher.survival == "matched"
     p_halt = 0.0 if isinstance(teacher, Counts) else teacher.p_halt
-    n = series.truncation(1e-10)  # the omitted terms are far below any Monte Carlo error
+    n = truncation_of(series, 1e-10)  # the omitted terms are far below any Monte Carlo error
     if isinstance(teacher, Walks) and not (teacher.truncate or matched):  # until one in 1e9 walks is left
         n = max(n, math.ceil(min(math.log(1e-9) / math.log1p(-p_halt), 2**20)))
-    f = series.coefficients(n)
+    f = series._coefficients(n)
     keep = np.full(n, 1.0 - p_halt)
     if matched:  # s_k = sqrt(sum_{j >= k} |f_j| / sum_j |f_j|)
         rest = np.cumsum(np.abs(f)[::-1])[::-1]
@@ -428,46 +433,42 @@ def _own_rows(teacher: Any, graph: Graph, series: AbstractKernel, nodes: IntArra
     return rows
 
 
-def _frontier(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
+def _sparse_sums(graph: Graph, coefficients: FloatArray, tol: float, starts: IntArray) -> Any:
     """Rows evaluated only on the nodes that they reach."""
     # At each length about a hundred entries at the rim are dropped; their norm is about ten thresholds. All lengths
     # together should stay below half the tolerance. The result comes with a rigorous bound.
     threshold = tol / (20 * len(coefficients))
     # A frontier of some thousand nodes takes 1.7 times as long if they are scattered among a million in memory.
     local = graph._local if 50_000 <= graph.n_nodes < 2**31 else None
-    csr, f = csr_parts(graph.operator if local is None else local.matrix), np.array(coefficients)
+    csr = csr_parts(graph.operator if local is None else local.matrix)
+    places = starts if local is None else local.place[starts]
+    counts, nodes, values, bounds, n_pushes = push_frontier(*csr, coefficients, threshold, places)
+    if local is not None:
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        rows = narrow_csr(values, local.order[nodes], ends, graph.n_nodes)
+        rows.sort_indices()  # restores the ascending order within each start
+        nodes, values = rows.indices, rows.data
     omitted = tol / 2 / (1 - tol / 2) * float(np.abs(coefficients).sum())  # bound of the terms left out
-
-    def run(starts: IntArray) -> Any:
-        places = starts if local is None else local.place[starts]
-        counts, nodes, values, bounds, n_pushes = push_frontier(*csr, f, threshold, places)
-        if local is not None:
-            ends = np.concatenate([[0], np.cumsum(counts)])
-            rows = narrow_csr(values, local.order[nodes], ends, graph.n_nodes)
-            rows.sort_indices()  # restores the ascending order within each start
-            nodes, values = rows.indices, rows.data
-        return counts, nodes, values, float(bounds.max()) + omitted, n_pushes
-
-    return run
+    return counts, nodes, values, float(bounds.max()) + omitted, n_pushes
 
 
 def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> Rows:
     """Rows by an engine, with blocks of starts in threads."""
     # Enough starts to pay for a workspace over all nodes, few enough to share among threads and to show progress.
     size = int(np.clip(n_nodes // 4000, 16, 256))
-    pieces = [nodes[k : k + size] for k in range(0, len(nodes), size)]
-    results = []
+    pieces, results = np.split(nodes, range(size, len(nodes), size)), []
     with thread_pool(n_jobs) as pool:
         for found in pool.map(engine, pieces):
             results.append(found)
             progress("signatures", min(len(results) * size, len(nodes)), len(nodes))
-    counts, columns, values = (np.concatenate([found[k] for found in results]) for k in range(3))
+    *parts, spreads, steps = zip(*results, strict=True)
+    counts, columns, values = map(np.concatenate, parts)
     ends = np.concatenate([[0], np.cumsum(counts)])
-    rows, n_steps = narrow_csr(values, columns, ends, n_nodes), sum(int(found[4]) for found in results)
-    if isinstance(results[0][3], float):
+    rows, n_steps = narrow_csr(values, columns, ends, n_nodes), sum(map(int, steps))
+    if isinstance(spreads[0], float):  # a bound instead of variances
         rows.eliminate_zeros()  # sums may cancel, and f_k may be 0
-        return rows, n_steps, None, max(found[3] for found in results)
-    errors = np.sqrt(np.concatenate([found[3] for found in results]))
+        return rows, n_steps, None, max(spreads)
+    errors = np.sqrt(np.concatenate(spreads))
     stderr = narrow_csr(errors, rows.indices.copy(), rows.indptr.copy(), n_nodes)
     for matrix in (rows, stderr):
         matrix.eliminate_zeros()  # walks pass through lengths with f_k = 0 without a deposit

@@ -27,6 +27,7 @@ from manifoldrf.features.feature_map import (
     rows_of,
     signature_table,
     times_table,
+    without_negligible,
 )
 from manifoldrf.features.graph_kernel import GraphKernel
 from manifoldrf.kernels import PowerKernel
@@ -40,6 +41,19 @@ RULES = {
     "interpolation": lambda: interpolation_rule(knn_graph(Sphere().grid(500)), 2),
     "barycentric": lambda: interpolation_rule(mesh_graph(MESH), 2),
 }
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_negligible_entries_are_dropped_in_a_copy(axis, global_seed):
+    rng = np.random.default_rng(global_seed)
+    matrix = sparse.csr_array(sparse.random_array((30, 20), density=0.3, rng=rng, format="csr"))
+    matrix.data[::3] *= -1
+    dense = matrix.toarray()
+    kept = without_negligible(matrix, 0.5, axis)
+    large = np.abs(dense) > 0.5 * np.abs(dense).max(axis=axis, keepdims=True)
+    np.testing.assert_array_equal(kept.toarray(), np.where(large, dense, 0.0))
+    np.testing.assert_array_equal(matrix.toarray(), dense)
+    assert 0 < kept.nnz < matrix.nnz
 
 
 @pytest.mark.parametrize("name", RULES)

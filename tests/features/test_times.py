@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import eval_legendre
 
 from manifoldrf import HeatKernel, ManifoldRandomFeatures, MaternKernel, Sphere, heat_graph, load
-from manifoldrf.metrics import relative_error
+from manifoldrf.features.errors import relative_error
 
 RANGE = (0.1, 0.8)
 

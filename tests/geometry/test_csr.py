@@ -62,16 +62,6 @@ def test_a_local_order_brings_neighbours_together(rng):
     assert np.abs(rows - columns).max() < 200  # 40 on average; in random order up to 2000
 
 
-def test_entries_are_selected_in_a_copy(rng):
-    matrix = random_csr(rng, 30, 0.1)
-    matrix.data[::3] *= -1
-    dense = matrix.toarray()
-    kept = csr.select_entries(matrix, matrix.data, np.abs(matrix.data) >= 0.5)
-    np.testing.assert_array_equal(kept.toarray(), np.where(np.abs(dense) >= 0.5, dense, 0.0))
-    np.testing.assert_array_equal(matrix.toarray(), dense)
-    assert 0 < kept.nnz < matrix.nnz
-
-
 def test_dense_rows_become_sparse_ones_with_narrow_indices(rng):
     dense = random_csr(rng, 30, 0.1).toarray()
     dense[7] = 0.0

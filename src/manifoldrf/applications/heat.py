@@ -131,9 +131,8 @@ def smooth(
     found = finish_means(Problem(graph, centred, jobs), mask, smoothed.values, smoothed.mass, 1e-6).values + mean
     n_empty = int(np.isnan(found).any(axis=1).sum())
     if n_empty:
-        warn_user(
-            f"{n_empty} of {graph.n_nodes} nodes are in components without a known value: the field is NaN there."
-        )
+        text = f"{n_empty} of {graph.n_nodes} nodes are in components without a known value"
+        warn_user(f"{text}: the field is NaN there.")
     return np.asarray(found[:, 0] if values.is_vector else found)
 
 

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from manifoldrf._runtime import filtered, one_blas_thread, warn_user
 from manifoldrf._validation import (
     FloatArray,
-    IntArray,
     as_array,
     check_finite,
     check_integer,
@@ -156,7 +155,7 @@ class KernelNeighborsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def _shares(self, ranks: FloatArray, count: int) -> FloatArray:
         """Share of each class in the votes of the nearest, (n, n_classes)."""
         check_integer(count, "counts", 1, ranks.shape[1])
-        nearest = self._labels[largest_columns(ranks, count)]
+        nearest = self._labels[np.argsort(-ranks, axis=1, kind="stable")[:, :count]]  # ties in the order of columns
         return np.stack([(nearest == label).mean(axis=1) for label in range(len(self.classes_))], axis=1)
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -204,8 +203,3 @@ def cloud_weights(values: NDArray[Any], *, balanced: bool) -> FloatArray:
 def weighted(values: NDArray[Any], weights: FloatArray) -> NDArray[Any]:
     """Multiply values by weights; labelled points of weight zero come last."""
     return np.where(weights > 0, values * weights, -np.inf)
-
-
-def largest_columns(ranks: FloatArray, count: int) -> IntArray:
-    """Columns of the largest entries of each row, largest first; ties in order of the columns."""
-    return np.argsort(-ranks, axis=1, kind="stable")[:, :count]

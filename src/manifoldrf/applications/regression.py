@@ -36,7 +36,7 @@ from manifoldrf._validation import (
 from manifoldrf.applications import processes
 from manifoldrf.applications.saving import SavedEstimator
 from manifoldrf.features.feature_map import FarQueryWarning
-from manifoldrf.features.fit import FitOptions, FrozenParamsMixin, spacing_of
+from manifoldrf.features.fit import FitOptions, FrozenParamsMixin
 from manifoldrf.features.graph_features import GraphRandomFeatures, check_nodes
 from manifoldrf.features.graph_kernel import HeatGraph, build_graph, resolve_kernel
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures, estimator_points, shortened
@@ -577,7 +577,7 @@ class _Stretched:
         coverage of intervals from 10 and 20 values on the sphere is the same to 1 %.
         """
         found: dict[AbstractKernel, float] = {}
-        narrowest, wanted = 0.24 * spacing_of(self.problem.volume, n, self.dim), self.template.n_features
+        narrowest, wanted = 0.24 * (self.problem.volume / n) ** (1 / self.dim), self.template.n_features
         for octave in 2.0 ** np.arange(-9, 10) if self.optimize else ():
             kernel, factor = self._stretched(float(octave))
             fits = self.graph.n_nodes <= most or self._needed(factor) <= most

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from manifoldrf._validation import check_integer, check_jobs, check_option, reject
+from manifoldrf._validation import check_integer, check_option, reject
 
 
 # ------------------------------------------------------------------------------------------------ usage errors
@@ -317,10 +317,8 @@ class Parameters:
             params["graph"] = getattr(manifoldrf, f"{(self.graph or 'heat').title()}Graph")(**found)
         make: Any = manifoldrf.ManifoldRandomFeatures
         features = (make.paper if self.paper else make)(**params, random_state=run.seed, n_jobs=run.n_jobs)
-        pairs = [split(text, "--set") for text in self.changes or []]
-        return features.set_params(
-            **{name: parse(text, int | float | bool | None | str, name) for name, text in pairs}
-        )
+        pairs, kinds = [split(text, "--set") for text in self.changes or []], int | float | bool | None | str
+        return features.set_params(**{name: parse(text, kinds, name) for name, text in pairs})
 
     def _chosen_kernel(self, given: dict[str, Any]) -> Any:
         """The kernel, or None if no option names one."""
@@ -349,10 +347,6 @@ class Threads:
     """Threads, for commands without randomness."""
 
     n_jobs: Annotated[int, _run(help="Number of threads, -1 for all cores. Results do not depend on it.")] = -1
-
-    def check(self) -> None:
-        """Check the number of threads before any work."""
-        check_jobs(self.n_jobs)
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, fie
     ``surface`` : TriangleMesh, array of points of shape (n, d), or None for the mesh of the model, or its nodes.
     """
     fitted, jobs = features.map_, check_jobs(features.n_jobs)
-    positions = fitted.graph.positions
+    positions = fitted.kernel.graph.positions
     points, mesh = _points_of(fitted, surface)
     what = "node of the model; for other points, give them as `surface`" if mesh is None else "vertex of the mesh"
     given = own_fields(fields, len(points), what if surface is None else "vertex or point of `surface`")
@@ -231,17 +231,20 @@ def fields_of(features: ManifoldRandomFeatures, surface: Any, n_points: int, fie
         warn_of_far(window)
     values, difference = values[:, order], None
     if points.shape == positions.shape and np.array_equal(points, positions):
-        apart = sparse.csr_array(values - _exact(fitted, chosen, jobs)[:, order])
+        kernel = fitted.kernel
+        exact = signature_table(kernel, kernel.series, chosen, fitted.anchors, Teaching(n_jobs=jobs)).tocsr()
+        root = np.ones(len(chosen)) if kernel.per_volume else np.sqrt(kernel.measure[chosen])
+        scale = sparse.diags_array(root * fitted.unit_scale * fitted.output_scale)  # to the unit of g
+        apart = sparse.csr_array(values - sparse.csc_array(scale @ exact)[:, order])
         difference = _above(apart, NO_DIFFERENCE * peaks_of(values)).tocsc()
     anchors, weights = fitted.anchors[order], features.weights_[order]
-    return Fields(
-        points[chosen], chosen, len(points), mesh, anchors, positions[anchors], weights, values, difference, own
-    )
+    drawn = points[chosen], chosen, len(points), mesh
+    return Fields(*drawn, anchors, positions[anchors], weights, values, difference, own)
 
 
 def _points_of(fitted: FeatureMap, surface: Any) -> tuple[FloatArray, TriangleMesh | None]:
     """The points to draw, and the mesh to which they belong, if any."""
-    graph = fitted.graph
+    graph = fitted.kernel.graph
     if surface is None:
         mesh = graph.whole_mesh
         return (graph.positions, None) if mesh is None else (mesh.vertices, mesh)
@@ -276,14 +279,6 @@ def _above(rows: Any, least: FloatArray) -> Any:
     rows.data[np.abs(rows.data) < least[rows.indices]] = 0.0
     rows.eliminate_zeros()
     return rows
-
-
-def _exact(fitted: FeatureMap, nodes: IntArray, jobs: int) -> Any:
-    """Exact signatures of the anchors at nodes in the unit of g, CSC of shape (n, m)."""
-    kernel = fitted.kernel
-    known = signature_table(kernel, kernel.series, nodes, fitted.anchors, Teaching(n_jobs=jobs)).tocsr()
-    own = np.ones(len(nodes)) if kernel.per_volume else np.sqrt(kernel.measure[nodes])
-    return sparse.csc_array(sparse.diags_array(own * fitted.unit_scale * fitted.output_scale) @ known)
 
 
 def peaks_of(columns: Any) -> FloatArray:
@@ -614,10 +609,8 @@ def explore(
         plan = plan.smaller(size, limit)
     error, n_probes = kernel_error(shown, plan)
     if error > WORST:
-        rule = (
-            f"larger for this model: in a page so small its kernel has an error of {error:.2g} of its largest value"
-        )
-        reject("max_bytes", rule, limit)
+        rule = f"larger for this model: in a page so small its kernel has an error of {error:.2g} of its largest"
+        reject("max_bytes", f"{rule} value", limit)
     page = make(error, n_probes)
     text = page.encode("utf-8")
     if target is not None:

@@ -1,4 +1,7 @@
-"""Estimated errors of features: the record of all shares, and the error of the graph; `fit` measures the others."""
+"""Errors of kernels: against a reference, and as estimated: the record of all shares, and the error of the graph.
+
+`fit` measures the other shares.
+"""
 
 import dataclasses
 from dataclasses import dataclass
@@ -10,20 +13,51 @@ from scipy import sparse
 from manifoldrf._codec import stored
 from manifoldrf._random import Streams
 from manifoldrf._runtime import ManifoldWarning, one_blas_thread, warn_user, without_warnings
-from manifoldrf._validation import FloatArray
+from manifoldrf._validation import FloatArray, check_option, check_points, reject
 from manifoldrf.features.feature_map import WalkStep, interpolation_rule
 from manifoldrf.features.graph_kernel import GraphKernel
-from manifoldrf.geometry.csr import reciprocal
+from manifoldrf.geometry.csr import frobenius, reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import graph_on, half_of
 from manifoldrf.geometry.model_spaces import AbstractBall
 from manifoldrf.geometry.spaces import PointSpace
 from manifoldrf.kernels.named_kernels import shifted
-from manifoldrf.metrics import relative_error
 
-__all__ = ["ErrorEstimate"]
+__all__ = ["ErrorEstimate", "relative_error"]
 
 POOR, USELESS = 0.1, 0.5  # errors above which features are inaccurate, and nearly useless
+
+
+def relative_error(K: Any, reference: Any, *, alignment: str | None = None) -> float:
+    """Return the Frobenius norm of the difference, divided by the norm of the reference.
+
+    Matrices may be sparse. Features of this library have an absolute scale. Published errors often compare shapes
+    only: with ``alignment="frobenius"``, as in the paper, ``K`` is first scaled to the norm of the reference, and
+    with "least squares" by the factor that minimizes the difference.
+
+    Examples
+    --------
+    >>> from manifoldrf import relative_error
+    >>> relative_error([[1.1]], [[1.0]], alignment="frobenius")
+    0.0
+    >>> round(relative_error([[1.1]], [[1.0]]), 6)
+    0.1
+    """
+    found, exact = (
+        check_points(matrix.toarray() if sparse.issparse(matrix) else matrix, name)
+        for matrix, name in ((K, "K"), (reference, "reference"))
+    )
+    if found.shape != exact.shape:
+        reject("K", f"of the shape {exact.shape} of the reference", found.shape)
+    if not exact.any():
+        reject("reference", "a matrix that is not zero", "zeros only")
+    if alignment is not None:
+        size = float((found * found).sum()) or 1.0
+        if check_option(alignment, "alignment", ("frobenius", "least squares")) == "frobenius":
+            found = found * np.sqrt(float((exact * exact).sum()) / size)
+        else:
+            found = found * (float((found * exact).sum()) / size)
+    return frobenius(found - exact) / frobenius(exact)
 
 
 def warn(text: str, *, useless: bool = False) -> None:

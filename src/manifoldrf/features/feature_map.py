@@ -6,8 +6,8 @@ barycentric weights. Features are such rows times a table.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import combinations_with_replacement, pairwise
+from functools import cached_property, partial
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -28,16 +28,7 @@ from manifoldrf._runtime import (
 )
 from manifoldrf._validation import POSITIVE, FloatArray, IntArray, check_indices, check_integer, check_real, reject
 from manifoldrf.features.graph_kernel import GraphKernel
-from manifoldrf.geometry.csr import (
-    as_dense,
-    check_amounts,
-    check_csr,
-    csr_parts,
-    narrow_csr,
-    nonzeros,
-    reciprocal,
-    select_entries,
-)
+from manifoldrf.geometry.csr import as_dense, check_amounts, check_csr, csr_parts, narrow_csr, nonzeros, reciprocal
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
@@ -57,6 +48,7 @@ class Teaching:
     progress: Progress = silent
 
 
+_EXACT = {form: Exact(1e-7, form) for form in ("dense", "sparse")}  # up to the entries that tables drop
 # Entries below this share of the largest in their column are dropped from tables that are multiplied by a step. The
 # kernel changes by a similar share, and the table becomes a quarter smaller.
 STEP_SHARE = 3e-6
@@ -82,7 +74,7 @@ def signature_table(
     everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
     inverse = reciprocal(np.sqrt(kernel.measure))  # nodes without measure reach nothing
     if isinstance(teacher, str):  # "auto" or "exact"
-        teacher = Exact(1e-7, choose_form(graph, series, len(sources), 1e-7, 2**32))  # stored rows are smaller
+        teacher = _EXACT[choose_form(graph, series, len(sources), 1e-7, 2**32)]  # stored rows are smaller
     size = len(sources)
     if not callable(teacher):  # a function given by the user is called once for all sources
         dense = (isinstance(teacher, Exact) and teacher.form == "dense") or 8 * graph.n_nodes * size <= 2**28
@@ -90,9 +82,7 @@ def signature_table(
     blocks: list[Any] = []  # of sources, such that each fits in memory
 
     def progress(what: str, done: int, total: int) -> None:
-        if what == "signatures":  # other stages have their own totals
-            done, total = done + len(blocks) * size, len(sources)
-        teaching.progress(what, done, total)
+        teaching.progress(what, done + len(blocks) * size, len(sources))
 
     for start in range(0, len(sources), size):
         some = sources[start : start + size]
@@ -102,18 +92,20 @@ def signature_table(
         rows.data *= np.repeat(inverse[some], np.diff(rows.indptr))
         rows.data *= inverse[targets][rows.indices]
         if backwards:  # rows from anchors are whole columns of the result
-            peaks = np.repeat(abs(rows).max(axis=1).toarray().ravel(), np.diff(rows.indptr))
-            rows = select_entries(rows, rows.data, np.abs(rows.data) > share * peaks)
+            rows = without_negligible(rows, share, axis=1)
         blocks.append(rows)
     table = blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
     blocks.clear()
     return table.T.tocsr() if backwards else without_negligible(table, share)
 
 
-def without_negligible(matrix: Any, share: float) -> Any:
-    """Drop entries far below the largest in their column; the result has sorted columns."""
-    peaks = abs(matrix).max(axis=0).toarray().ravel()
-    result = select_entries(matrix, matrix.data, np.abs(matrix.data) > share * peaks[matrix.indices])
+def without_negligible(matrix: Any, share: float, axis: int = 0) -> Any:
+    """A copy without entries far below the largest in their column, or in their row; its columns are sorted."""
+    largest = abs(matrix).max(axis=axis).toarray().ravel()
+    peaks = np.repeat(largest, np.diff(matrix.indptr)) if axis else largest[matrix.indices]
+    keep = np.abs(matrix.data) > share * peaks
+    ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)
+    result = sparse.csr_array((matrix.data[keep], matrix.indices[keep], ends), shape=matrix.shape)
     result.sort_indices()
     return result
 
@@ -157,14 +149,6 @@ class WalkStep:
         totals = np.repeat(np.asarray(steps.sum(axis=1)).ravel(), np.diff(steps.indptr))
         steps.data = np.divide(steps.data, totals, out=np.zeros_like(steps.data), where=totals > 0)
         return steps
-
-    @cached_property
-    def fused(self) -> tuple[Any, Cells, Any] | None:
-        """Extension, cells of the size of its reach and steps, for heat graphs in few coordinates; else None."""
-        extension: Any = self.graph.extension
-        steps = extension.nodes.fused(extension.factors) if isinstance(extension, HeatExtension) else None
-        cells = None if steps is None else steps.search.cells(extension.radius)
-        return None if cells is None else (extension, cells, steps)
 
 
 @stored
@@ -341,23 +325,20 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
         found = rows @ table
         found.sort_indices()
         return found
-    factors = *csr_parts(rows), *csr_parts(table)
-    return _by_blocks(loops.add_product, factors, (rows.shape[0], table.shape[1]), n_jobs)
+    out, edges = np.zeros((rows.shape[0], table.shape[1])), [*range(0, rows.shape[0], 128), rows.shape[0]]
+    product = partial(loops.add_product, *csr_parts(rows), *csr_parts(table), out)
+    quick_map(product, edges[:-1], n_jobs, edges[1:])  # 128 rows per task
+    return out
 
 
-def step_times_table(rule: Any, blocks: "Blocks", queries: FloatArray, n_jobs: int) -> FloatArray:
-    """One heat step between the cells of a rule times a table, dense; half the time of both products."""
-    extension, cells, steps = rule.fused
+def step_times_table(fused: tuple[Any, Cells, Any, "Blocks"], queries: FloatArray, n_jobs: int) -> FloatArray:
+    """One heat step times a table, dense; half the time of both products."""
+    extension, cells, steps, blocks = fused
     places = np.ascontiguousarray(extension.nodes.inside(queries))
     heat = steps.search.points, *steps[1:], extension.bandwidth
-    given = places, visiting_order(places, cells), *cells, *heat, *blocks
-    return _by_blocks(loops.heat_step_rows, given, (len(queries), len(blocks.order)), n_jobs)
-
-
-def _by_blocks(loop: Any, given: tuple[Any, ...], shape: tuple[int, int], n_jobs: int) -> FloatArray:
-    """An array that a loop fills, 128 rows per task."""
-    out = np.zeros(shape)
-    quick_map(lambda span: loop(*given, out, *span), pairwise([*range(0, shape[0], 128), shape[0]]), n_jobs)
+    out, edges = np.zeros((len(queries), len(blocks.order))), [*range(0, len(queries), 128), len(queries)]
+    step = partial(loops.heat_step_rows, places, visiting_order(places, cells), *cells, *heat, *blocks, out)
+    quick_map(step, edges[:-1], n_jobs, edges[1:])  # 128 rows per task
     return out
 
 
@@ -371,25 +352,6 @@ class Blocks(NamedTuple):
     starts: Any  # uint32 (n_blocks,): first column of each, in the order of ``order``
     values: Any  # (BLOCK n_blocks,)
     order: Any  # int64 (m,): columns of the table in their new order
-
-
-def make_blocks(table: Any, anchors: FloatArray) -> Blocks | None:
-    """Cut a CSR table into blocks of columns of neighbouring anchors; None if they are nearly empty."""
-    order = cKDTree(anchors, leafsize=BLOCK).indices.astype(np.int64)
-    place = np.argsort(order, kind="stable")
-    sorted_ = sparse.csr_array((table.data, place[table.indices], table.indptr), shape=table.shape, copy=True)
-    sorted_.sort_indices()
-    block, lane = np.divmod(sorted_.indices, BLOCK)
-    opens = np.ones(table.nnz, dtype=bool)  # entries that are the first of their block
-    opens[1:] = block[1:] != block[:-1]
-    opens[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
-    before = np.concatenate([[0], np.cumsum(opens)])
-    ends = before[table.indptr].astype(np.uint64)
-    if table.nnz > 2**22 and 2 * int(ends[-1]) > table.nnz:  # large, with less than two columns per block
-        return None
-    values = np.zeros(BLOCK * int(ends[-1]))
-    values[BLOCK * (before[1:] - 1) + lane] = sorted_.data
-    return Blocks(ends, (BLOCK * block[opens]).astype(np.uint32), values, order)
 
 
 def product(left: Any, right: Any, n_jobs: int) -> FloatArray:
@@ -431,8 +393,8 @@ def symmetric_product(rows: FloatArray, n_jobs: int) -> FloatArray:
 
 def row_spans(n: int) -> list[slice]:
     """Blocks of about 128 rows, at most 16 of them: enough for threads, and large enough for products."""
-    edges = np.linspace(0, n, max(1, min(16, n // 128)) + 1).astype(np.int64)
-    return [slice(int(a), int(b)) for a, b in pairwise(edges)]
+    edges = np.linspace(0, n, max(1, min(16, n // 128)) + 1).astype(np.int64).tolist()
+    return list(map(slice, edges[:-1], edges[1:]))
 
 
 @stored
@@ -477,11 +439,6 @@ class FeatureMap:
             check_csr("table", self.table, (self.rule.n_nodes, m), signed=True)
 
     @property
-    def graph(self) -> Graph:
-        """The graph that discretises the space."""
-        return self.kernel.graph
-
-    @property
     def unit_scale(self) -> float:
         """Factor from the unit of the measure to the user's: features represent a kernel per volume."""
         return float(self.kernel.unit**-0.5) if self.kernel.per_volume else 1.0
@@ -521,23 +478,45 @@ class FeatureMap:
         return self.rule.growth * np.asarray(peaks, np.float64).ravel()
 
     @cached_property
-    def _blocks(self) -> Blocks | None:
-        """The table for fused products, if the rule is a step along nearly straight lines."""
-        if not isinstance(self.rule, WalkStep) or self.rule.fused is None:
+    def _fused(self) -> tuple[Any, Cells, Any, Blocks] | None:
+        """For fused products: extension, cells, steps, and the table in blocks of columns of neighbouring anchors.
+
+        None unless the rule is a step along nearly straight lines, and if blocks would be nearly empty.
+        """
+        extension: Any = self.rule.graph.extension if isinstance(self.rule, WalkStep) else None
+        steps = extension.nodes.fused(extension.factors) if isinstance(extension, HeatExtension) else None
+        cells = None if steps is None else steps.search.cells(extension.radius)
+        if cells is None:
             return None
-        return make_blocks(self.table, self.graph.positions[self.anchors])
+        table, anchors = self.table, self.kernel.graph.positions[self.anchors]
+        order = cKDTree(anchors, leafsize=BLOCK).indices.astype(np.int64)
+        place = np.argsort(order, kind="stable")
+        sorted_ = sparse.csr_array((table.data, place[table.indices], table.indptr), shape=table.shape, copy=True)
+        sorted_.sort_indices()
+        block, lane = np.divmod(sorted_.indices, BLOCK)
+        opens = np.ones(table.nnz, dtype=bool)  # entries that are the first of their block
+        opens[1:] = block[1:] != block[:-1]
+        opens[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
+        before = np.concatenate([[0], np.cumsum(opens)])
+        ends = before[table.indptr].astype(np.uint64)
+        if table.nnz > 2**22 and 2 * int(ends[-1]) > table.nnz:  # large, with less than two columns per block
+            return None
+        values = np.zeros(BLOCK * int(ends[-1]))
+        values[BLOCK * (before[1:] - 1) + lane] = sorted_.data
+        blocks = Blocks(ends, (BLOCK * block[opens]).astype(np.uint32), values, order)
+        return extension, cells, steps, blocks
 
     def values(self, placed: FloatArray, n_jobs: int = 1, *, as_sparse: bool = False) -> Any:
         """g(z, anchor l) of points on the space, CSR or dense of shape (q, m); signatures for a network."""
         if isinstance(self.table, NetworkField):
             return self.table.values(placed, n_jobs)
         is_sparse = bool(self.table.nnz < 0.01 * self.table.shape[0] * self.table.shape[1])
-        blocks = None if is_sparse or not len(placed) else self._blocks
-        if blocks is not None:
+        fused = None if is_sparse or not len(placed) else self._fused
+        if fused is not None:
             if not as_sparse:
-                return step_times_table(self.rule, blocks, placed, n_jobs)
+                return step_times_table(fused, placed, n_jobs)
             parts = [placed[k : k + 1024] for k in range(0, len(placed), 1024)]  # limits memory for dense rows
-            found = quick_map(lambda z: nonzeros(step_times_table(self.rule, blocks, z, 1)), parts, n_jobs)
+            found = quick_map(lambda z: nonzeros(step_times_table(fused, z, 1)), parts, n_jobs)
             return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
         as_sparse = as_sparse or is_sparse
         found = times_table(rows_of(self.rule, placed, n_jobs), self.table, n_jobs, as_sparse=as_sparse)
@@ -549,7 +528,7 @@ class FeatureMap:
     @cached_property
     def _interpolation(self) -> PointRule:
         """Interpolates values known at all nodes."""
-        return interpolation_rule(self.graph, self.kernel.dim)
+        return interpolation_rule(self.kernel.graph, self.kernel.dim)
 
     def own(self, placed: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Factor of each point from its own measure, as if it were a node, shape (q,).
@@ -586,7 +565,7 @@ class FeatureMap:
             Always return CSR rows.
         """
         with quiet_underflow():
-            placed = self.graph.placed(queries, n_jobs)
+            placed = self.kernel.graph.placed(queries, n_jobs)
             window = self.kernel.window(queries, placed, n_jobs)
             columns = np.full(len(self.anchors), self.output_scale if absolute else 1.0)
             factors = window * self.own(placed, n_jobs) if self._own_power else window
@@ -613,8 +592,9 @@ class FeatureMap:
         """
         usable = np.flatnonzero(self.kernel.measure > 0)
         total = np.float64(0.0)
-        for span in self.spans(len(usable)):
-            places = self.graph.positions[usable[span]]
+        size = self.block_size(as_sparse=False)
+        for start in range(0, len(usable), size):
+            places = self.kernel.graph.positions[usable[start : start + size]]
             left = right = self.rows(places, n_jobs, absolute=False)[0]
             if self.kernel.asymmetric:
                 right = self.rows(places, n_jobs, side="right", absolute=False)[0]
@@ -634,8 +614,8 @@ class FeatureMap:
         if as_sparse and not isinstance(self.table, NetworkField):
             # The rows of the nodes that a step reaches overlap; on surfaces their union is about three times as
             # large.
-            n = self.table.shape[0]
-            most = 2**23 // min(len(self.anchors), 1 + self.graph.affinity.nnz // n + 4 * self.table.nnz // n)
+            n, m = self.table.shape
+            most = 2**23 // min(m, 1 + self.kernel.graph.affinity.nnz // n + 4 * self.table.nnz // n)
         # Without cells, in more than three dimensions, the list of the nodes around a point takes up to 10 kB.
         return min(max(1, most), 2**15)
 
@@ -663,14 +643,11 @@ class FeatureMap:
         parts = []
         for span in spans:
             rows, window[span] = self.rows(points[span], n_jobs, side=side, as_sparse=as_sparse)
-            if as_sparse:
-                rows = sparse.csr_array(rows)
-            elif sparse.issparse(rows):
-                rows = rows.toarray()
+            rows = (sparse.csr_array(rows) if as_sparse else as_dense(rows)).astype(dtype, copy=False)
             if whole is None:
-                parts.append(rows.astype(dtype, copy=False))
+                parts.append(rows)
             else:
-                whole[span] = rows.astype(dtype, copy=False)
+                whole[span] = rows
             if len(spans) > 1:
                 progress("features of points", span.stop, len(points))
         warn_of_far(window)

@@ -26,7 +26,7 @@ from manifoldrf._validation import (
     check_progress,
     reject,
 )
-from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, warn
+from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, relative_error, warn
 from manifoldrf.features.feature_map import (
     STEP_SHARE,
     FeatureMap,
@@ -46,13 +46,12 @@ from manifoldrf.features.graph_kernel import (
     function_values,
     resolve_kernel,
 )
-from manifoldrf.geometry.csr import as_dense
+from manifoldrf.geometry.csr import as_dense, frobenius
 from manifoldrf.geometry.graphs import Graph, farthest_nodes, nearest_sources
 from manifoldrf.geometry.manifolds import AbstractManifold
-from manifoldrf.geometry.neighbors import thin
+from manifoldrf.geometry.neighbors import farthest_first
 from manifoldrf.kernels.abstract_kernel import FrozenParams
 from manifoldrf.kernels.named_kernels import HeatKernel, shifted
-from manifoldrf.metrics import frobenius, relative_error
 from manifoldrf.paper import Network, TrainingInfo, fit_network
 from manifoldrf.signatures import check_kernel, check_teacher, row_memory
 
@@ -78,7 +77,7 @@ class FitOptions(Teaching):
     def of(cls, params: dict[str, Any], streams: Streams | None = None) -> "FitOptions":
         """Check the parameters of the estimator."""
         streams = streams or Streams.from_seed(params["random_state"], "random_state")
-        kernel, graph, field, n_features = (params[name] for name in ("kernel", "graph", "field", "n_features"))
+        kernel, graph, field, n_features = params["kernel"], params["graph"], params["field"], params["n_features"]
         if kinds := [name for name in ("kernel", "graph", "teacher") if isinstance(params[name], type)]:
             named = params[kinds[0]].__name__  # it would count as a function
             reject(kinds[0], f"an object, not its class: {named}(...)", named, TypeError)
@@ -193,16 +192,19 @@ def fit_features(space: Any, options: FitOptions) -> tuple[FeatureMap, FitRecord
     map_, field, error, training = _fit_field(kernel, anchors, quadrature, held_out, options)
     if series_error is not None:
         series_error = _check_function(map_, error, series_error, space, options)
-    if _is_flat(held_out.kernel):
+    roots = np.sqrt(np.abs(np.diagonal(held_out.kernel)))
+    # On the unit sphere the smallest cosine is .985 for t = 3 and .997 for t = 4.
+    if len(roots) > 1 and (held_out.kernel > 0.99 * roots[:, None] * roots).all():
         notes = (*notes, ("separation", "the kernel is nearly constant"))
+        warn(
+            "The kernel is nearly constant: above 99% of its maximum for all sampled pairs, because it is much "
+            "wider than the data. A small error says nothing about the use of such features (remedy: a much "
+            "shorter time).",
+            useless=True,
+        )
     if options.normalize:
         map_ = map_.normalized(options.n_jobs)
     return map_, FitRecord(notes, field, quadrature.method, error, series_error, training)
-
-
-def spacing_of(volume: float, m: int, dim: int) -> float:
-    """Distance between neighbouring anchors, if ``m`` of them are evenly spread: (volume / m)^(1 / dim)."""
-    return float((volume / m) ** (1 / dim))
 
 
 def anchors_needed(kernel: GraphKernel, ratio: float = ANCHOR_SPACING) -> int:
@@ -229,7 +231,18 @@ def choose_anchors(kernel: GraphKernel, options: FitOptions, at_least: int = 1) 
             m = min(m, int(2**31 / row_memory(kernel.graph, kernel.series)))
     else:
         m = int(wanted)
-        _warn_of_number(kernel, m, options)
+        ratio = (kernel.volume / m) ** (
+            1 / kernel.dim
+        ) / kernel.width  # of the spacing of even anchors to the width
+        if m > n and options.anchors != "iid":
+            warn_user(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
+        elif ratio > 1.2 and m < n and options.anchors != "iid":
+            needed = anchors_needed(kernel, 1.0)
+            warn_user(
+                f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as "
+                f"the features of this kernel are wide ({kernel.width:.2g}), and sums over them are several per "
+                f"cent off (remedy: n_features={needed if needed < n else repr('all')}, or a wider kernel)."
+            )
     if options.anchors == "iid":
         return options.streams.generator("features.anchors").integers(0, n, size=m, dtype=np.int64)
     if m >= n or (wanted == "auto" and m > n / 2):  # nearly all nodes
@@ -237,21 +250,6 @@ def choose_anchors(kernel: GraphKernel, options: FitOptions, at_least: int = 1) 
     alone = kernel.measure == 0  # nearly isolated nodes are farthest, but useless
     chosen = farthest_nodes(kernel.graph, min(n, m + int(alone.sum())))
     return np.concatenate([chosen[~alone[chosen]], chosen[alone[chosen]]])[:m]
-
-
-def _warn_of_number(kernel: GraphKernel, m: int, options: FitOptions) -> None:
-    """Warn if a given number of features is more than there are nodes, or too few for the width of the kernel."""
-    n = kernel.graph.n_nodes
-    ratio = spacing_of(kernel.volume, m, kernel.dim) / kernel.width
-    if m > n and options.anchors != "iid":
-        warn_user(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
-    elif ratio > 1.2 and m < n and options.anchors != "iid":
-        needed = anchors_needed(kernel, 1.0)
-        warn_user(
-            f"{m} feature{'s are' if m > 1 else ' is'} too few: anchors are {ratio:.2g} times as far apart as the "
-            f"features of this kernel are wide ({kernel.width:.2g}), and sums over them are several per cent off "
-            f"(remedy: n_features={needed if needed < n else repr('all')}, or a wider kernel)."
-        )
 
 
 class Reference(NamedTuple):
@@ -289,7 +287,7 @@ def _references(kernel: GraphKernel, anchors: IntArray, options: FitOptions) -> 
         others = others if len(others) else rest
         # As many as anchors: more make no difference (256 anchors), half as many add a tenth to the error.
         count = min(len(others), max(64, len(anchors)), 512)
-        fitting = others[thin(kernel.graph.positions[others], count)]
+        fitting = others[farthest_first(kernel.graph.positions[others], count)[0]]
     nodes, everything = np.concatenate([fitting, held_out]), np.arange(kernel.graph.n_nodes)
     rows = signature_table(kernel, kernel.series, nodes, everything, Teaching(n_jobs=options.n_jobs))
     exact = rows[:, nodes].toarray() if kernel.asymmetric else gram(rows, kernel.measure, options.n_jobs)
@@ -346,12 +344,14 @@ def fit_weights(
             reject("quadrature", "other than 'nnls' above 4096 features", f"'nnls' with {m}")
         # Least squares are not tried if anchors are more than 1.6 widths apart, because they would overfit the
         # samples (torus, 1.75 widths: .21 at new points, .17 with Voronoi cells). 4096 anchors take 128 MiB.
-        close = spacing_of(kernel.volume, m, kernel.dim) <= 1.6 * kernel.width
+        close = (kernel.volume / m) ** (1 / kernel.dim) <= 1.6 * kernel.width
         if options.quadrature == "nnls" or (options.quadrature == "auto" and m <= 4096 and close):
             tried["nnls"] = nnls_weights(fitting.rows[:, anchors].toarray(), fitting.kernel, base)
     rows = held_out.rows[:, anchors].toarray()  # (h, m)
     scale = frobenius(held_out.kernel) or 1.0
-    errors = {name: frobenius((rows * w) @ rows.T - held_out.kernel) / scale for name, w in tried.items()}
+    errors = {}
+    for name, weights in tried.items():
+        errors[name] = frobenius((rows * weights) @ rows.T - held_out.kernel) / scale
     best = min(errors, key=errors.__getitem__)  # ties go to the simplest method
     return Quadrature(tried[best], best, tuple(errors.items()))
 
@@ -452,6 +452,7 @@ def _fit_field(
     if options.field == "auto":
         names = ["interpolated"] if graph.extension is None or kernel.has_spike else ["step", "interpolated"]
     tried: dict[str, tuple[ErrorEstimate, FeatureMap]] = {}
+    candidates: dict[str, float] = {}  # their errors
     for name in names:
         if name == "step":
             rule: Any = WalkStep(graph)
@@ -468,10 +469,11 @@ def _fit_field(
             rule = interpolation_rule(graph, kernel.dim)
             final = trial = FeatureMap(kernel, rule, table, anchors, quadrature.weights)
         with stage_of(options.progress, f"error of field {name}"):
-            tried[name] = held_out_error(trial, held_out, options.n_jobs), final
-        if tried[name][0].field <= 2e-3:
+            error = held_out_error(trial, held_out, options.n_jobs)
+        tried[name], candidates[name] = (error, final), error.kernel
+        if error.field <= 2e-3:
             break
-    best = min(tried, key=lambda name: tried[name][0].kernel)
+    best = min(candidates, key=candidates.__getitem__)
     error, map_ = tried[best]
     if error.field > POOR:
         warn(
@@ -481,8 +483,7 @@ def _fit_field(
             "points has clock='manifold'), more points, more walks, another field.",
             useless=error.field > USELESS,
         )
-    candidates = tuple((name, one.kernel) for name, (one, _) in tried.items())
-    error = dataclasses.replace(error, candidates=candidates, quadratures=quadrature.errors)
+    error = dataclasses.replace(error, candidates=tuple(candidates.items()), quadratures=quadrature.errors)
     return map_, best, error, training
 
 
@@ -513,14 +514,14 @@ def _train(
 def held_out_error(map_: FeatureMap, reference: Reference, n_jobs: int) -> ErrorEstimate:
     """Errors of a feature map at nodes whose exact rows are known."""
     kernel = map_.kernel
-    points = map_.graph.positions[reference.nodes]
+    points = kernel.graph.positions[reference.nodes]
     own = np.ones(len(points)) if kernel.per_volume else np.sqrt(kernel.measure[reference.nodes])
     exact = own[:, None] * reference.kernel * own
     known = reference.rows[:, map_.anchors]
-    rows = right = dense_rows(map_, points, n_jobs)
+    rows = right = as_dense(map_.rows(points, n_jobs, absolute=False)[0])
     by_anchors = exact  # asymmetric pairs have all nodes as anchors
     if kernel.asymmetric:
-        right = dense_rows(map_, points, n_jobs, side="right")
+        right = as_dense(map_.rows(points, n_jobs, side="right", absolute=False)[0])
     else:
         by_anchors = own[:, None] * gram(known, map_.weights, n_jobs) * own
     found = rows @ right.T
@@ -535,11 +536,6 @@ def held_out_error(map_: FeatureMap, reference: Reference, n_jobs: int) -> Error
     )
 
 
-def dense_rows(map_: FeatureMap, points: FloatArray, n_jobs: int, *, side: str = "left") -> FloatArray:
-    """Features of points of the space in the unit of the measure."""
-    return as_dense(map_.rows(points, n_jobs, side=side, absolute=False)[0])
-
-
 def _check_function(
     map_: FeatureMap, known: ErrorEstimate, series_error: float, space: Any, options: FitOptions
 ) -> float:
@@ -552,9 +548,9 @@ def _check_function(
     if isinstance(space, AbstractManifold):
         # On grids of the sphere half of the error is near the poles: with 192 points it was off by a factor of 3.
         new = space.sample(600, seed=options.streams.generator("features.new points"))
-        left = right = dense_rows(map_, new, options.n_jobs)
+        left = right = as_dense(map_.rows(new, options.n_jobs, absolute=False)[0])
         if map_.kernel.asymmetric:
-            right = dense_rows(map_, new, options.n_jobs, side="right")
+            right = as_dense(map_.rows(new, options.n_jobs, side="right", absolute=False)[0])
         whole = relative_error(left @ right.T * map_.unit_scale**2, function_values(options.kernel, new, new))
         series_error = max(series_error, float(np.sqrt(max(whole**2 - known.kernel**2, 0.0))))
     if series_error > POOR:
@@ -564,17 +560,3 @@ def _check_function(
             "as with HeatGraph(n_steps=8), if its tail is long; else a kernel of the library."
         )
     return series_error
-
-
-def _is_flat(kernel: FloatArray) -> bool:
-    """Whether a kernel between some nodes is nearly constant; warns if it is."""
-    roots = np.sqrt(np.abs(np.diagonal(kernel)))
-    # On the unit sphere the smallest cosine is .985 for t = 3 and .997 for t = 4.
-    if len(roots) < 2 or not (kernel > 0.99 * roots[:, None] * roots).all():
-        return False
-    warn(
-        "The kernel is nearly constant: above 99% of its maximum for all sampled pairs, because it is much wider "
-        "than the data. A small error says nothing about the use of such features (remedy: a much shorter time).",
-        useless=True,
-    )
-    return True

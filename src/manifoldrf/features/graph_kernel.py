@@ -25,7 +25,6 @@ from manifoldrf._validation import (
 )
 from manifoldrf.geometry.builders import GridExtension, knn_graph, mesh_graph
 from manifoldrf.geometry.cleaning import check_noise
-from manifoldrf.geometry.csr import check_amounts
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, check_steps, graph_on, space_of
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -36,7 +35,6 @@ from manifoldrf.geometry.spaces import AbstractSpace
 from manifoldrf.kernels.abstract_kernel import AbstractKernel, FrozenParams
 from manifoldrf.kernels.named_kernels import HeatKernel
 from manifoldrf.kernels.series import SeriesFit, SeriesKernel
-from manifoldrf.metrics import relative_error
 
 # Largest dimension of clouds that get a heat graph, with and without a given kernel. Without one, clouds of real
 # data are too sparse: in 4 and 5 dimensions such graphs had two steps and errors of 30 to 170 %.
@@ -97,6 +95,9 @@ class HeatGraph(FrozenParams):
     def only_dim(self) -> bool:
         """Whether nothing but the dimension is given."""
         return self.metric is self.volumes is None and {self.n_nodes, self.n_steps, self.noise_std} == {"auto"}
+
+
+_PLAIN = HeatGraph()
 
 
 @stored
@@ -219,7 +220,6 @@ class GraphKernel:
     def _volumes(self) -> FloatArray:
         """Volume of each node: its weight, or its share of the degrees; zero for nearly isolated nodes."""
         if self.graph.weights is not None:
-            check_amounts("weights", self.graph.weights, self.graph.n_nodes)
             return self.graph.weights
         degrees = self.graph.degrees
         if not degrees.any():
@@ -253,7 +253,7 @@ class GraphKernel:
     @property
     def has_spike(self) -> bool:
         """Whether signatures have a spike at their own node, which a step of the walk would lose."""
-        first, total = float(self.series.coefficients(1)[0]), float(self.series.spectral(np.array([1.0]))[0])
+        first, total = float(self.series._coefficients(1)[0]), float(self.series.spectral(np.array([1.0]))[0])
         # On 300 nodes of a sphere, features with the spike raised the log likelihood of (c + L)^-1/2 from -55 to
         # -35.
         return abs(first) > 2e-3 * abs(total)
@@ -282,15 +282,6 @@ class GraphKernel:
         distances = np.asarray(self.graph._search.knn(placed, 1)[0][:, 0])
         return np.asarray(np.hypot(distances, np.linalg.norm(queries - placed, axis=1)))
 
-    @property
-    def _noise(self) -> float:
-        """Distance from the space that one in a thousand noisy points exceeds."""
-        extension = self.graph.extension
-        if extension is None or extension.noise_std == 0:
-            return 0.0
-        n_normals = max(1, self.graph.positions.shape[1] - self.dim)
-        return float(extension.noise_std * np.sqrt(chi2.isf(1e-3, n_normals)))
-
     def window(self, queries: FloatArray, placed: FloatArray | None = None, n_jobs: int = 1) -> FloatArray:
         """Factor of the features, shape (q,): 1 near the space, falling smoothly to 0 at twice that distance.
 
@@ -303,8 +294,9 @@ class GraphKernel:
         away = np.flatnonzero(distances > reaches)
         if len(away) and self.graph.whole_mesh is not None:  # far from all nodes, but maybe inside a large face
             distances[away] = self.distance(queries[away])
-        if placed is not queries:  # only distances that exceed the noise count
-            moved, noise = np.linalg.norm(queries - placed, axis=1), self._noise
+        if placed is not queries:  # only distances that exceed the noise of 999 in 1000 points count
+            moved, n_normals = np.linalg.norm(queries - placed, axis=1), max(1, placed.shape[1] - self.dim)
+            noise = getattr(self.graph.extension, "noise_std", 0.0) * np.sqrt(chi2.isf(1e-3, n_normals))
             distances = np.hypot(distances, np.maximum(moved - noise, 0.0))
             reaches = reaches + noise  # noise also moves points beyond an edge
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -369,7 +361,7 @@ def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFi
     largest = float(np.abs(values).max())
     if not 1e-100 < largest < 1e100:  # squares would be out of range
         reject("kernel", "a function whose largest value is from 1e-100 to 1e100", f"{largest:g}")
-    skew = relative_error(exchanged / largest, values / largest) / 2
+    skew = float(np.linalg.norm((exchanged - values) / largest) / np.linalg.norm(values / largest)) / 2
     roots = np.sqrt(measure)
     targets = values * roots[rows][:, None] * roots[columns]
     samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()
@@ -382,9 +374,8 @@ def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFi
         fit = fit if fit.held_out_error <= 2 * free.held_out_error else free
     # For a symmetric function, half the change on exchanging arguments is rounding, or small next to the misfit.
     if skew > np.clip(0.5 * fit.held_out_error, 1e-6, 0.01):
-        reject(
-            "kernel", "a symmetric function, F(x, y) = F(y, x)", f"one that changes by {2 * skew:.2g} if exchanged"
-        )
+        found = f"one that changes by {2 * skew:.2g} if exchanged"
+        reject("kernel", "a symmetric function, F(x, y) = F(y, x)", found)
     return fit
 
 
@@ -408,7 +399,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
     in_steps = isinstance(kernel, AbstractKernel) and kernel.shortest_time is None
     if isinstance(options, KnnGraph | MeshGraph) or (options is None and in_steps):
         return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps)
-    given = options or HeatGraph()
+    given = options or _PLAIN
     known = {"dim": given.dim, "metric": given.metric, "noise_std": given.noise_std, "volumes": given.volumes}
     space = space_of(X, **known, n_jobs=n_jobs)
     most = _MOST_DIMS if kernel is not None or isinstance(X, AbstractManifold) else _MOST_DIMS_BY_DEFAULT
@@ -419,11 +410,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
                 "are those of the graph of nearest neighbours; compare them with a Gaussian kernel."
             )
         return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps, dim=space.dim)
-    return _heat_graph(X, space, kernel, given, n_jobs)
-
-
-def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n_jobs: int) -> BuiltGraph:
-    """A heat graph for the shortest time of the kernel."""
+    # A heat graph, for the shortest time of the kernel.
     notes = [] if space.cloud is None else [("cloud", str(space.cloud))]
     if isinstance(X, np.ndarray) and len(X) < space.dim + 2:
         reject("X", f"at least {space.dim + 2} rows to fill a space of dimension {space.dim}", f"{len(X)}")
@@ -432,7 +419,7 @@ def _heat_graph(X: Any, space: AbstractSpace, kernel: Any, options: HeatGraph, n
         notes.append(("kernel", f"chosen: {np.sqrt(2 * kernel.t):.3g} wide"))
     t = kernel.shortest_time if isinstance(kernel, AbstractKernel) else _function_time(kernel, X, space)
     t = space.default_time if t is None else t
-    graph = graph_on(space, t, options.n_steps, options.n_nodes, n_jobs)
+    graph = graph_on(space, t, given.n_steps, given.n_nodes, n_jobs)
     notes.append(("graph", f"heat graph, {graph.n_nodes} nodes, {graph.n_steps} steps of {graph.step_time:.3g}"))
     return BuiltGraph(graph, kernel, space.dim, tuple(notes), space)
 

@@ -312,7 +312,11 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         """Take the features of a kernel from the tables of all times."""
         self.map_ = family.at(kernel, normalize=bool(self.normalize))
         unknown = ErrorEstimate(np.nan, np.nan, np.nan, None, np.nan)
-        self.record_ = FitRecord((("times", family.described(kernel)),), "step", "of each octave", unknown)
+        text = f"a sum of heat kernels at {len(family.levels)} times"
+        if isinstance(kernel, HeatKernel):
+            first = family.levels[family.number(kernel.t)].shortest
+            text = f"from the tables of t = {first:.3g} and longer times"
+        self.record_ = FitRecord((("times", text),), "step", "of each octave", unknown)
         self._source = family
         self._error = None  # computed on first access
         return self
@@ -320,7 +324,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
     @property
     def graph_(self) -> Graph:
         """The graph that discretises the space."""
-        return self._map().graph
+        return self._map().kernel.graph
 
     @property
     def kernel_(self) -> Any:
@@ -595,7 +599,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
                 reject("weights", "such that features are finite", "others")
         model.map_, model.record_, model._error = fitted, record, (error, True)
         model._streams = Streams(bytes.fromhex(state["root"]))
-        n, names = fitted.graph.positions.shape[1], state["feature_names_in"]
+        n, names = fitted.kernel.graph.positions.shape[1], state["feature_names_in"]
         model.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", n, n)
         if names:
             if len(names) != n or not all(isinstance(name, str) for name in names):

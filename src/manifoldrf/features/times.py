@@ -146,9 +146,8 @@ class TimeLevel:
         few = {1: [1, 2, 3], 2: [2, 3, 4, 5]}  # if the octave has fewer than four integers
         steps = few.get(first, sorted({round(first * 2 ** (k / 3)) for k in range(4)}))
         roots, table = np.sqrt(kernel.measure), fitted.table
-        step = sparse.csr_array(
-            sparse.diags_array(reciprocal(roots)) @ kernel.graph.operator @ sparse.diags_array(roots)
-        )
+        left, right = sparse.diags_array(reciprocal(roots)), sparse.diags_array(roots)
+        step = sparse.csr_array(left @ kernel.graph.operator @ right)
         tables = {first: table}
         for s in range(first + 1, steps[-1] + 2):
             table = without_negligible(times_table(step, table, n_jobs, as_sparse=True), STEP_SHARE)
@@ -316,10 +315,8 @@ class TimeRange:
         uneven = max(0.0, heights[-1] - 1 / self.levels[-1].kernel.volume)
         wide = float(terms[octaves >= len(times)].sum() * uneven / (shares @ heights))
         if wide > 0.1:
-            rule = f"a kernel that times above {self.longest:.3g} change by less than 10%"
-            reject(
-                "kernel", f"{rule} (remedy: `times` up to longer ones)", f"{kernel}, changed by up to {wide:.0%}"
-            )
+            rule = f"a kernel that times above {self.longest:.3g} change by less than 10% (remedy: `times` up to "
+            reject("kernel", f"{rule}longer ones)", f"{kernel}, changed by up to {wide:.0%}")
         return np.asarray(shares, dtype=np.float64)
 
     @property
@@ -340,12 +337,6 @@ class TimeRange:
         on_graph = replace(first, stated=kernel, resolved=kernel.resolve(first.graph, first.dim))
         found = FeatureMap(on_graph, rule, table, np.concatenate(nearest), np.concatenate(weights))
         return found, float(shares @ self._heights)
-
-    def described(self, kernel: AbstractKernel) -> str:
-        """Where the features of a kernel come from, for the summary."""
-        if isinstance(kernel, HeatKernel):
-            return f"from the tables of t = {self.levels[self.number(kernel.t)].shortest:.3g} and longer times"
-        return f"a sum of heat kernels at {len(self.levels)} times"
 
     def error(self, kernel: AbstractKernel, streams: Streams, n_jobs: int) -> ErrorEstimate:
         """Estimated error at the level of a time or, for a Matern kernel, the mean over its heat kernels."""

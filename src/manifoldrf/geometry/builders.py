@@ -33,15 +33,7 @@ from manifoldrf.geometry.csr import (
     scaled_both_ends,
     symmetric,
 )
-from manifoldrf.geometry.graphs import (
-    DROP_THEM,
-    MERGE_THEM,
-    AbstractExtension,
-    Graph,
-    check_positive_float,
-    report_problems,
-    translated,
-)
+from manifoldrf.geometry.graphs import AbstractExtension, Graph, check_positive_float, report_problems, translated
 from manifoldrf.geometry.manifolds import AbstractManifold
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.model_spaces import FlatTorus
@@ -133,7 +125,8 @@ def knn_graph(
             reject("density_correction", "such that affinities stay finite", f"{density.min():g}")
     extension = NeighborExtension(search, k + int(self_loops), width, density, local)
     graph = Graph(affinity, cloud, metric, extension)
-    report_problems(graph, "more neighbours or a larger bandwidth", distances[:, 0], DROP_THEM)
+    otherwise = "drop them with numpy.unique(points, axis=0)"
+    report_problems(graph, "more neighbours or a larger bandwidth", distances[:, 0], otherwise)
     return graph
 
 
@@ -179,7 +172,8 @@ def mesh_graph(mesh: Any, *, weights: str = "gaussian") -> Graph:
         affinity.eliminate_zeros()
         graph = Graph(affinity, mesh.vertices, extension=MeshExtension(mesh, affinity))
     nearest = graph._search.knn(mesh.vertices, 2)[0][:, 1]
-    report_problems(graph, "a mesh whose parts share vertices", nearest, MERGE_THEM)
+    otherwise = "merge them, or the surface is cut open there"
+    report_problems(graph, "a mesh whose parts share vertices", nearest, otherwise)
     return graph
 
 

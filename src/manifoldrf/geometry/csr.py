@@ -1,9 +1,9 @@
-"""Sparse matrices in CSR form: threaded products, reordered nodes, read-only copies, checks.
+"""Matrices, mostly sparse ones in CSR form: threaded products, norms, reordered nodes, read-only copies, checks.
 
 Results do not depend on the number of threads.
 """
 
-from itertools import pairwise
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,8 @@ from scipy.sparse import csgraph
 from manifoldrf._native import loops
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_finite, check_points, reject
+
+_SMALLEST_NORM = 1e-140  # squares of smaller numbers underflow
 
 
 def narrow_csr(values: FloatArray, columns: Any, indptr: Any, n_nodes: int) -> Any:
@@ -52,12 +54,6 @@ def as_dense(rows: Any) -> FloatArray:
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
-def select_entries(matrix: Any, data: FloatArray, keep: Any) -> Any:
-    """CSR array of those entries of a matrix that ``keep`` marks, with the values ``data``."""
-    ends = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)
-    return sparse.csr_array((data[keep], matrix.indices[keep], ends), shape=matrix.shape)
-
-
 def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
     """A CSR array times a vector (N,), by scipy, or times a table (N, c), in threads."""
     if table.ndim == 1:
@@ -69,7 +65,7 @@ def times(matrix: Any, table: FloatArray, n_jobs: int) -> FloatArray:
     # Ranges of rows with about as many entries; one slow task of four does not delay the others.
     shares: Any = np.linspace(0, matrix.nnz, 4 * n_jobs + 1)[1:-1] if n_jobs > 1 else []
     edges = [0, *np.searchsorted(matrix.indptr, shares).tolist(), matrix.shape[0]]
-    quick_map(lambda span: loops.times_columns(*csr_parts(matrix), dense, out, *span), pairwise(edges), n_jobs)
+    quick_map(partial(loops.times_columns, *csr_parts(matrix), dense, out), edges[:-1], n_jobs, edges[1:])
     return out
 
 
@@ -115,6 +111,16 @@ def components_of(matrix: Any) -> IntArray:
     labels = csgraph.connected_components(matrix, connection="strong")[1]
     _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[labels]
+
+
+def frobenius(matrix: FloatArray) -> float:
+    """Frobenius norm, also for matrices whose squared entries overflow or underflow."""
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(matrix))
+    if _SMALLEST_NORM < norm < np.inf:
+        return norm
+    largest = float(np.abs(matrix).max(initial=0.0))
+    return largest * float(np.linalg.norm(matrix / largest)) if 0 < largest < np.inf else largest
 
 
 def reciprocal(values: FloatArray) -> FloatArray:

@@ -57,14 +57,12 @@ from manifoldrf.geometry.neighbors import (
     NeighborSearch,
     check_on_metric,
     estimate_dimension,
+    farthest_first,
     farthest_points,
     sample_blocks,
-    thin,
 )
 from manifoldrf.geometry.objects import read_affinity, recognise
 
-DROP_THEM = "drop them with numpy.unique(points, axis=0)"
-MERGE_THEM = "merge them, or the surface is cut open there"
 # These first farthest points are exact; the others come from greedy sweeps, which do not search for the farthest.
 _EXACT = 10_000
 _TAKEN = -1.0  # marks the distance of a node that is chosen already
@@ -174,6 +172,14 @@ class Graph:
         check_on_metric(self.positions, self.metric)
         if self.extension is not None:
             self.extension.check(n, d)
+
+    @classmethod
+    def _built(cls, affinity: Any, points: FloatArray, *rest: Any) -> Self:
+        """A graph of fields that the package has made: they fit together, so they are not checked."""
+        graph = object.__new__(cls)
+        fields = read_only(affinity), read_only_view(points), *rest
+        vars(graph).update(zip(cls.__dataclass_fields__, fields, strict=True))
+        return graph
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # Copies and pickles go through the constructor: arrays are read-only again, and cached values are dropped.
@@ -286,7 +292,8 @@ class Graph:
     @cached_property
     def operator(self) -> Any:
         """W = D^-1/2 A D^-1/2, CSR; symmetric, spectrum in [-1, 1], zero rows for isolated nodes."""
-        return self._with_values(scaled_both_ends(self.affinity, reciprocal(np.sqrt(self.degrees))))
+        data = scaled_both_ends(self.affinity, reciprocal(np.sqrt(self.degrees)))
+        return read_only(sparse.csr_array((data, self.affinity.indices, self.affinity.indptr), self.affinity.shape))
 
     @cached_property
     def _local(self) -> LocalForm | None:
@@ -424,12 +431,8 @@ class Graph:
         """Edge lengths in the sparsity pattern of A; zero lengths are kept as edges."""
         data = np.concatenate([np.sqrt(squared) for _, squared in self._squared_lengths()])
         # Path search treats a stored zero as no edge, so the smallest normal number replaces it.
-        return self._with_values(np.maximum(data, np.finfo(np.float64).tiny))
-
-    def _with_values(self, data: FloatArray) -> Any:
-        """Read-only CSR array with the pattern of A and other values."""
-        parts = (data, self.affinity.indices, self.affinity.indptr)
-        return read_only(sparse.csr_array(parts, shape=self.affinity.shape))
+        data = np.maximum(data, np.finfo(np.float64).tiny)
+        return read_only(sparse.csr_array((data, self.affinity.indices, self.affinity.indptr), self.affinity.shape))
 
     def _squared_lengths(self) -> Iterator[tuple[slice, FloatArray]]:
         """Squared lengths of the stored entries of A, a block of rows at a time."""
@@ -508,10 +511,9 @@ def report_problems(graph: Graph, remedy: str, nearest: FloatArray | None = None
     loops = graph.affinity.diagonal() > 0
     isolated = int(np.count_nonzero(np.diff(graph.affinity.indptr) == loops))
     if isolated:
-        problems.append(
-            f"{isolated} nodes are isolated, without an edge to another (remedy: {remedy}, or drop them)"
-        )
-    pieces = graph.n_components - isolated
+        alone = f"{isolated} nodes are isolated, without an edge to another"
+        problems.append(f"{alone} (remedy: {remedy}, or drop them)")
+    pieces = int(graph.components.max()) + 1 - isolated
     if pieces > 1:
         problems.append(f"it has {pieces} pieces that are not connected (remedy: {remedy}, or one graph per piece)")
     if problems:
@@ -548,14 +550,27 @@ def farthest_nodes(graph: Graph, m: int, n_exact: int = _EXACT) -> IntArray:
     >>> len(set(farthest_nodes(knn_graph(Sphere().grid(500)), 50).tolist()))
     50
     """
-    check_integer(m, "m", 1, graph.n_nodes)
     joined = np.flatnonzero(graph.degrees > 0)
     count = min(m, len(joined))
     isolated = np.flatnonzero(graph.degrees == 0)[: m - count]
     if count == 0:
         return isolated
-    chosen = (_along_edges if follows_edges(graph) else _in_space)(graph, joined, count, n_exact)
-    return np.concatenate([chosen, isolated])
+    if follows_edges(graph):
+        return np.concatenate([_along_edges(graph, joined, count, n_exact), isolated])
+    cloud = np.ascontiguousarray(graph.positions[joined])
+    if count <= n_exact:
+        return np.concatenate([joined[farthest_first(cloud, count)[0]], isolated])
+    gaps = np.linalg.norm(cloud - cloud.mean(axis=0), axis=1)
+    # Neighbours in space are stored next to each other. A tree without medians takes a third of the time to build,
+    # and its order is as good.
+    leaf = 32
+    order = cKDTree(cloud, leafsize=leaf, balanced_tree=False, compact_nodes=False).indices.astype(np.int64)
+    first = int(np.flatnonzero(order == np.argmax(gaps))[0])
+    # Sweeps visit 1024 neighbours before they go elsewhere: at a million points that takes a third less time than
+    # visits in random order, because the data are in the cache.
+    visits, places = _visits(len(cloud), 1024), np.arange(len(cloud))
+    found = farthest_points(cloud[order], places, leaf, count, first, n_exact=n_exact, visits=visits)[0]
+    return np.concatenate([joined[order[found]], isolated])
 
 
 def nearest_sources(graph: Graph, sources: IntArray) -> IntArray:
@@ -568,31 +583,23 @@ def nearest_sources(graph: Graph, sources: IntArray) -> IntArray:
     return places[np.where(found >= 0, found, graph.n_nodes)]
 
 
-def _in_space(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntArray:
-    """Farthest points of the joined nodes in Euclidean distance."""
-    cloud = np.ascontiguousarray(graph.positions[joined])
-    if count <= n_exact:
-        return joined[thin(cloud, count)]
-    gaps = np.linalg.norm(cloud - cloud.mean(axis=0), axis=1)
-    # Neighbours in space are stored next to each other. A tree without medians takes a third of the time to build,
-    # and its order is as good.
-    leaf = 32
-    order = cKDTree(cloud, leafsize=leaf, balanced_tree=False, compact_nodes=False).indices.astype(np.int64)
-    first = int(np.flatnonzero(order == np.argmax(gaps))[0])
-    # Sweeps visit 1024 neighbours before they go elsewhere: at a million points that takes a third less time than
-    # visits in random order, because the data are in the cache.
-    visits = _visits(len(cloud), 1024)
-    places = np.arange(len(cloud))
-    found = farthest_points(cloud[order], places, leaf, count, first, n_exact=n_exact, visits=visits)[0]
-    return np.asarray(joined[order[found]])
-
-
 def _along_edges(graph: Graph, joined: IntArray, count: int, n_exact: int) -> IntArray:
-    """Farthest points of the joined nodes along the edges."""
+    """Farthest points of the joined nodes along the edges.
+
+    They begin with the node of each component that is farthest from its centroid, large components first.
+    """
+    points = graph.positions[joined]
+    pieces = np.unique(graph.components[joined], return_inverse=True)[1]
+    sizes = np.bincount(pieces)
+    centroids = np.stack([np.bincount(pieces, weights=column) for column in points.T], axis=1) / sizes[:, None]
+    gaps: FloatArray = np.linalg.norm(points - centroids[pieces], axis=1)
+    order = np.lexsort((joined, -gaps, pieces))  # within a component the farthest first
+    heads = joined[order[np.searchsorted(pieces[order], np.arange(len(sizes)))]]
+    heads = heads[np.argsort(-sizes, kind="stable")]  # components are numbered by their smallest node
     nearest = np.full(graph.n_nodes, _TAKEN)
     nearest[joined] = np.inf
     selected = np.zeros(count, np.int64)
-    given = nearest, _seeds(graph, joined)[:count], n_exact, _visits(graph.n_nodes, 1), SHRINK, selected
+    given = nearest, heads[:count], n_exact, _visits(graph.n_nodes, 1), SHRINK, selected
     loops.farthest_along_edges(*csr_parts(graph.lengths), *given)
     return selected
 
@@ -603,15 +610,3 @@ def _visits(n: int, patch: int) -> IntArray:
     whole = n - n % patch
     patches = rng.permuted(np.arange(whole, dtype=np.int64).reshape(-1, patch), axis=1)
     return np.concatenate([patches[rng.permutation(len(patches))].ravel(), whole + rng.permutation(n - whole)])
-
-
-def _seeds(graph: Graph, joined: IntArray) -> IntArray:
-    """For every component the node farthest from its centroid; large components first."""
-    points = graph.positions[joined]
-    pieces = np.unique(graph.components[joined], return_inverse=True)[1]
-    sizes = np.bincount(pieces)
-    centroids = np.stack([np.bincount(pieces, weights=column) for column in points.T], axis=1) / sizes[:, None]
-    gaps: FloatArray = np.linalg.norm(points - centroids[pieces], axis=1)
-    order = np.lexsort((joined, -gaps, pieces))  # within a component the farthest first
-    heads = joined[order[np.searchsorted(pieces[order], np.arange(len(sizes)))]]
-    return np.asarray(heads[np.argsort(-sizes, kind="stable")])  # components are numbered by their smallest node

@@ -8,10 +8,9 @@ import dataclasses
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from numbers import Real
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +18,7 @@ from scipy import fft, linalg
 
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
-from manifoldrf._runtime import one_blas_thread, thread_pool
+from manifoldrf._runtime import one_blas_thread, quick_map, thread_pool
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -35,8 +34,6 @@ from manifoldrf._validation import (
 from manifoldrf.geometry.csr import LocalForm, csr_parts
 from manifoldrf.geometry.graphs import Graph, check_graph
 
-_Threads: TypeAlias = tuple[ThreadPoolExecutor, int]  # a pool and its number of threads
-
 TOLERANCES = Interval(1e-14, 1.0, high_open=True)  # double precision cannot guarantee less
 
 # Columns per block: 32 columns of 4000 nodes fit the second-level cache, narrower blocks waste the vector units.
@@ -51,17 +48,12 @@ _MOST_TERMS = 2**20  # a series that needs more counts as divergent
 _ROUNDING = 1e-6
 
 
-@dataclasses.dataclass(frozen=True)
-class Expansion:
+class Expansion(NamedTuple):
     """h as a polynomial: a Chebyshev series on [-1, 1], or a sum of powers."""
 
     coefficients: FloatArray  # (degree + 1,)
+    degree: int  # the number of products with the matrix per application
     of_powers: bool = False
-
-    @property
-    def degree(self) -> int:
-        """Degree of the polynomial: the number of products with the matrix per application."""
-        return len(self.coefficients) - 1
 
 
 class FrozenParams:
@@ -222,13 +214,31 @@ class AbstractKernel(FrozenParams, ABC):
         """Return a polynomial that approximates h on [-1, 1] to ``tol`` of its largest value.
 
         A finite series without negative coefficients is used directly if it takes at most twice as many products:
-        it keeps small entries accurate.
+        it keeps small entries accurate. Else it is a Chebyshev series, of at most 2^16 terms.
         """
-        chebyshev = expand(self.spectral, tol)
+        check_real(tol, "tol", TOLERANCES)
+        degree, last = 64, 2**16
+        while degree <= last:
+            values = self.spectral(np.cos(np.pi * np.arange(degree + 1) / degree))
+            coefficients = fft.dct(values, type=1) / degree
+            coefficients[[0, -1]] /= 2
+            largest = float(np.abs(values).max())
+            coefficients[np.abs(coefficients) < 1e-16 * largest] = 0.0  # rounding of the transform would add up
+            rest = np.cumsum(np.abs(coefficients[::-1]))[::-1]  # rest[k] = sum of terms k, k + 1, ...
+            needed = max(1, int(np.count_nonzero(rest > tol * largest)))
+            if needed <= degree // 2:  # the other half shows that the series has converged
+                break
+            degree *= 2
+        else:
+            raise ValueError(
+                f"The kernel is too rough for `tol` = {tol:g}: more than {last // 2} Chebyshev terms. "
+                "Take a larger `tol` or a shorter length scale."
+            )
+        chebyshev = Expansion(coefficients[:needed], needed - 1)
         if self.n_terms is None or self.n_terms - 1 > 2 * chebyshev.degree:
             return chebyshev
         alpha = self._coefficients(self.n_terms)
-        return chebyshev if (alpha < 0).any() else Expansion(alpha, of_powers=True)
+        return chebyshev if (alpha < 0).any() else Expansion(alpha, self.n_terms - 1, of_powers=True)
 
     @one_blas_thread()
     def dense(self, graph: Graph) -> FloatArray:
@@ -262,11 +272,8 @@ class AbstractKernel(FrozenParams, ABC):
         >>> np.allclose(kernel.apply(graph, [1.0, 0.0, 0.0]), kernel.dense(graph)[0])
         True
         """
-        kernel = self.on(graph)
-        columns = check_columns(X, "X", graph.n_nodes)
-        expansion = kernel.expansion(tol)
-        matrix = best_matrix(expansion, graph)
-        result = apply_expansion(expansion, matrix, columns, check_jobs(n_jobs))
+        kernel, columns = self.on(graph), check_columns(X, "X", graph.n_nodes)
+        result = apply_expansion(kernel.expansion(tol), graph, columns, check_jobs(n_jobs))
         return result[:, 0] if np.ndim(X) == 1 else result
 
     def matrix(
@@ -307,8 +314,7 @@ class AbstractKernel(FrozenParams, ABC):
         swap = len(first) < len(second)  # multiply the columns of the smaller set of nodes
         sources, targets = (first, second) if swap else (second, first)
         columns = indicator_columns(graph.n_nodes, sources)
-        matrix = best_matrix(expansion, graph)
-        found = apply_expansion(expansion, matrix, columns, check_jobs(n_jobs))[targets]
+        found = apply_expansion(expansion, graph, columns, check_jobs(n_jobs))[targets]
         result = found.T if swap else found
         if not check_flag(per_volume, "per_volume"):
             return result
@@ -474,7 +480,7 @@ def truncation_of(kernel: Any, tol: float) -> int:
     """Smallest n such that the terms |alpha_k| from n on sum to at most ``tol`` of all."""
     n = 32 if kernel.n_terms is None else kernel.n_terms
     while n <= _MOST_TERMS:
-        rest = np.cumsum(np.abs(kernel.coefficients(n))[::-1])[::-1]  # rest[k]: sum of |alpha_j| over j >= k
+        rest = np.cumsum(np.abs(kernel._coefficients(n))[::-1])[::-1]  # rest[k]: sum of |alpha_j| over j >= k
         if kernel.n_terms is not None or _is_complete(rest, tol, kernel):
             # The other half of the tolerance is for the terms that were never computed.
             return max(1, int(np.count_nonzero(rest > tol / 2 * rest[0])))
@@ -489,7 +495,7 @@ def is_nonnegative(kernel: Any) -> bool:
     """Whether a series has no negative terms beyond rounding; stops at the first block with negative terms."""
     n = 32 if kernel.n_terms is None else kernel.n_terms
     while n <= _MOST_TERMS:
-        f = kernel.coefficients(n)
+        f = kernel._coefficients(n)
         rest = np.cumsum(np.abs(f)[::-1])[::-1]
         if -f[f < 0].sum() > _ROUNDING * max(rest[0], _value(kernel)):
             return False
@@ -562,43 +568,16 @@ def square_root(kernel: Any) -> FloatArray:
 # --------------------------------------------------------------------------------- polynomials of the walk operator
 # h(W) times columns, as polynomials of W: the matrix h(W) itself is never formed. A smooth h becomes a Chebyshev
 # series; a short series with nonnegative coefficients is summed directly.
-def expand(function: Callable[[FloatArray], FloatArray], tol: float) -> Expansion:
-    """Chebyshev series of a function on [-1, 1], to ``tol`` of its largest value.
-
-    Raises
-    ------
-    ValueError
-        If 2^16 terms are not enough.
-    """
-    check_real(tol, "tol", TOLERANCES)
-    degree, last = 64, 2**16
-    while degree <= last:
-        angles = np.pi * np.arange(degree + 1) / degree
-        values = function(np.cos(angles))
-        coefficients = fft.dct(values, type=1) / degree
-        coefficients[[0, -1]] /= 2
-        largest = float(np.abs(values).max())
-        coefficients[np.abs(coefficients) < 1e-16 * largest] = 0.0  # rounding errors of the transform would add up
-        rest = np.cumsum(np.abs(coefficients[::-1]))[::-1]  # rest[k] = sum of terms k, k + 1, ...
-        needed = max(1, int(np.count_nonzero(rest > tol * largest)))
-        if needed <= degree // 2:  # the other half shows that the series has converged
-            return Expansion(coefficients[:needed])
-        degree *= 2
-    raise ValueError(
-        f"The kernel is too rough for `tol` = {tol:g}: more than {last // 2} Chebyshev terms. "
-        "Take a larger `tol` or a shorter length scale."
-    )
-
-
-def best_matrix(expansion: Expansion, graph: Graph) -> Any:
-    """The symmetric matrix of a graph, with its nodes in a local order if that is faster.
+def best_form(expansion: Expansion, graph: Graph) -> LocalForm:
+    """The operator of a graph, with its nodes in a local order if that is faster.
 
     Blocks of columns that do not fit the caches are read again and again. With neighbours close together in memory
     the recurrence takes a third of the time on a scan of 50,000 vertices, and half on heat graphs of 20,000 nodes.
     The choice must not depend on the number of columns: the order of the nodes changes the rounding.
     """
     worthwhile = graph.n_nodes >= 4096 and expansion.degree >= 8
-    return (graph._local if worthwhile else None) or graph.operator
+    everything: Any = slice(None)
+    return (graph._local if worthwhile else None) or LocalForm(everything, everything, graph.operator)
 
 
 def indicator_columns(n: int, nodes: IntArray) -> FloatArray:
@@ -608,59 +587,52 @@ def indicator_columns(n: int, nodes: IntArray) -> FloatArray:
     return columns
 
 
-def apply_expansion(expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int = 1) -> FloatArray:
-    """Return h(M) X for X of shape (N, c), C-contiguous; the bits do not depend on ``n_jobs``."""
-    if isinstance(matrix, LocalForm):
-        return apply_expansion(expansion, matrix.matrix, block[matrix.order], n_jobs)[matrix.place]
-    result = np.zeros_like(block)
-    spans = _column_blocks(block.shape[1])
-    busy = matrix.nnz * block.shape[1] >= 2**17  # below, a second thread costs more than it saves
-    with thread_pool(n_jobs if busy else 1) as pool:
-        if len(spans) >= 2 * n_jobs or not busy:  # threads take columns
-            jobs = [pool.submit(_recurrence, expansion, matrix, block, span) for span in spans]
-            for (start, stop), job in zip(spans, jobs, strict=True):
-                result[:, start:stop] = job.result()
-        else:  # too few columns: threads share the rows
-            for start, stop in spans:
-                result[:, start:stop] = _recurrence(expansion, matrix, block, (start, stop), (pool, n_jobs))
-    return result
+def apply_expansion(expansion: Expansion, graph: Graph, block: FloatArray, n_jobs: int) -> FloatArray:
+    """Return h(W) X for X of shape (N, c), C-contiguous; the bits do not depend on ``n_jobs``."""
+    order, place, matrix = best_form(expansion, graph)
+    if matrix.nnz * block.shape[1] < 2**17:
+        n_jobs = 1  # a second thread would cost more than it saves
+    spans = list(pairwise([*range(0, block.shape[1], _WIDTH), block.shape[1]]))
+    shared = n_jobs if len(spans) < 2 * n_jobs else 1  # too few columns: threads share the rows
+    polynomial = functools.partial(_recurrence, expansion, matrix, block[order], shared)
+    return np.concatenate(quick_map(polynomial, spans, 1 if shared > 1 else n_jobs), axis=1)[place]
 
 
 def rows_of_expansion(
-    expansion: Expansion, matrix: Any, nodes: IntArray, n_jobs: int, progress: Callable[[str, int, int], None]
+    expansion: Expansion, graph: Graph, nodes: IntArray, n_jobs: int, progress: Callable[[str, int, int], None]
 ) -> FloatArray:
-    """Rows ``nodes`` of h(M), shape (len(nodes), N); M is symmetric, so they are its columns."""
-    back: Any = slice(None)
-    if isinstance(matrix, LocalForm):
-        back, matrix = matrix.place, matrix.matrix
-        nodes = back[nodes]
+    """Rows ``nodes`` of h(W), shape (len(nodes), N); W is symmetric, so they are its columns."""
+    _, place, matrix = best_form(expansion, graph)
+    nodes = np.arange(graph.n_nodes)[place][nodes]
     result = np.zeros((len(nodes), matrix.shape[0]))
 
     def run(span: tuple[int, int]) -> int:
         indicators = indicator_columns(matrix.shape[0], nodes[span[0] : span[1]])
-        found = _recurrence(expansion, matrix, indicators, (0, indicators.shape[1]))
-        result[span[0] : span[1]] = found[back].T
+        found = _recurrence(expansion, matrix, indicators, 1, (0, indicators.shape[1]))
+        result[span[0] : span[1]] = found[place].T
         return span[1]
 
     with thread_pool(n_jobs) as pool:
-        for done in pool.map(run, _column_blocks(len(nodes))):
+        for done in pool.map(run, pairwise([*range(0, len(nodes), _WIDTH), len(nodes)])):
             progress("signatures", done, len(nodes))
     return result
 
 
-def _column_blocks(n_columns: int) -> list[tuple[int, int]]:
-    return [(start, min(start + _WIDTH, n_columns)) for start in range(0, n_columns, _WIDTH)]
-
-
 def _recurrence(
-    expansion: Expansion, matrix: Any, block: FloatArray, span: tuple[int, int], threads: _Threads | None = None
+    expansion: Expansion, matrix: Any, block: FloatArray, n_jobs: int, span: tuple[int, int]
 ) -> FloatArray:
-    """The polynomial of M times X, for a range of columns; threads share the rows if given."""
+    """The polynomial of M times X, for a range of columns; threads share the rows."""
     coefficients, width = expansion.coefficients, span[1] - span[0]
     start = np.zeros((block.shape[0], max(4, width)))  # four columns at a time take as long as one
     start[:, :width] = block[:, span[0] : span[1]]
     total: FloatArray = coefficients[0] * start
-    run = functools.partial(_step, csr_parts(matrix), threads, total)
+    edges = np.linspace(0, len(total), n_jobs + 1).astype(np.int64).tolist()
+
+    def run(scale: float, current: FloatArray, previous: FloatArray, weight: float) -> None:
+        """Previous <- scale M current - previous, total += weight previous; rows are independent of each other."""
+        given = *csr_parts(matrix), scale, current, previous, total, weight
+        quick_map(functools.partial(loops.step_columns, *given), edges[:-1], n_jobs, edges[1:])
+
     if expansion.of_powers:
         power, product = start, np.zeros_like(start)
         for coefficient in coefficients[1:]:
@@ -674,26 +646,3 @@ def _recurrence(
         run(2.0 if k else 1.0, current, before, coefficient)
         before, current = current, before
     return total[:, :width]
-
-
-def _step(
-    csr: Any,
-    threads: _Threads | None,
-    total: FloatArray,
-    scale: float,
-    current: FloatArray,
-    previous: FloatArray,
-    weight: float,
-) -> None:
-    """Previous <- scale M current - previous, total += weight previous; rows are independent of each other."""
-
-    def work(first: int, last: int) -> None:
-        loops.step_columns(*csr, scale, current, previous, total, weight, first, last)
-
-    if threads is None or threads[1] == 1:
-        work(0, len(total))
-        return
-    pool, n_jobs = threads
-    edges = np.linspace(0, len(total), n_jobs + 1).astype(np.int64).tolist()
-    for job in [pool.submit(work, first, last) for first, last in pairwise(edges)]:
-        job.result()

@@ -404,7 +404,9 @@ class MaternKernel(AbstractKernel):
         if self.clock == "graph":
             return self
         step = _step_time(graph, dim)
-        power = self.nu + _dimension(graph, dim) / 2
+        if dim is None and graph.points is None:
+            reject("dim", "given where the graph has no points", None)
+        power = self.nu + (graph._dimension if dim is None else check_integer(dim, "dim", 1)) / 2
         if self.rate * step > 1:
             rule = f"at least {math.sqrt(2 * self.nu * step):.3g} on this graph, whose steps last {step:g}"
             reject("lengthscale", rule, self.lengthscale)
@@ -511,14 +513,6 @@ def _step_time(graph: Graph, dim: int | None) -> float:
     if step == 0:
         raise ValueError("This graph has steps of length zero, so no number of steps takes a positive time.")
     return step
-
-
-def _dimension(graph: Graph, dim: int | None) -> int:
-    if dim is not None:
-        return check_integer(dim, "dim", 1)
-    if graph.points is None:
-        reject("dim", "given where the graph has no points", None)
-    return graph._dimension
 
 
 def _unresolved(kernel: AbstractKernel) -> NoReturn:

@@ -4,6 +4,7 @@ The weights phi_q phi_k^T are never formed: products are taken in the other orde
 sums over blocks of tokens.
 """
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manifoldrf._runtime import in_a_copy, require
+from manifoldrf._runtime import FIRST_PROCESS, require
 from manifoldrf._validation import check_flag, check_integer, reject
 from manifoldrf.features.manifold_features import ManifoldRandomFeatures
 from manifoldrf.torch.features import FLOATS, DifferentiableFeatures, check_fitted, check_tensor, features_at, wide
@@ -429,7 +430,7 @@ def keep_to_own_threads() -> None:
     The limit stays, because the backward pass computes products later. A new thread uses the limit only after
     ``get_num_threads`` was called in it.
     """
-    if in_a_copy() and torch.get_num_threads() > 1:
+    if os.getpid() != FIRST_PROCESS and torch.get_num_threads() > 1:
         torch.set_num_threads(1)
 
 
