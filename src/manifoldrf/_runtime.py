@@ -88,6 +88,12 @@ def quick_map(function: Callable[..., Any], items: Iterable[Any], n_jobs: int, *
     return list(_lasting_pool(n_jobs, os.getpid()).map(function, items, *more))
 
 
+def in_blocks(loop: Callable[[int, int], Any], n: int, size: int, n_jobs: int) -> None:
+    """Run a loop over n items, from start to stop, in blocks of a size."""
+    edges = [*range(0, n, size), n]
+    quick_map(loop, edges[:-1], n_jobs, edges[1:])
+
+
 @functools.cache
 def _lasting_pool(n_jobs: int, process: int) -> ThreadPoolExecutor:
     """The thread pool of one process; a forked process needs its own."""

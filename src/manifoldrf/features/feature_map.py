@@ -20,6 +20,7 @@ from manifoldrf._random import SeedLike
 from manifoldrf._runtime import (
     ManifoldWarning,
     Progress,
+    in_blocks,
     one_blas_thread,
     quick_map,
     quiet_underflow,
@@ -325,9 +326,8 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
         found = rows @ table
         found.sort_indices()
         return found
-    out, edges = np.zeros((rows.shape[0], table.shape[1])), [*range(0, rows.shape[0], 128), rows.shape[0]]
-    product = partial(loops.add_product, *csr_parts(rows), *csr_parts(table), out)
-    quick_map(product, edges[:-1], n_jobs, edges[1:])  # 128 rows per task
+    out = np.zeros((rows.shape[0], table.shape[1]))
+    in_blocks(partial(loops.add_product, *csr_parts(rows), *csr_parts(table), out), len(out), 128, n_jobs)
     return out
 
 
@@ -336,9 +336,9 @@ def step_times_table(fused: tuple[Any, Cells, Any, "Blocks"], queries: FloatArra
     extension, cells, steps, blocks = fused
     places = np.ascontiguousarray(extension.nodes.inside(queries))
     heat = steps.search.points, *steps[1:], extension.bandwidth
-    out, edges = np.zeros((len(queries), len(blocks.order))), [*range(0, len(queries), 128), len(queries)]
+    out = np.zeros((len(queries), len(blocks.order)))
     step = partial(loops.heat_step_rows, places, visiting_order(places, cells), *cells, *heat, *blocks, out)
-    quick_map(step, edges[:-1], n_jobs, edges[1:])  # 128 rows per task
+    in_blocks(step, len(queries), 128, n_jobs)
     return out
 
 

@@ -7,7 +7,6 @@ along the surface: chords are lengthened to arcs, and curvature spreads or focus
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from scipy.spatial import cKDTree
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
 from manifoldrf._random import generator
-from manifoldrf._runtime import quick_map
+from manifoldrf._runtime import in_blocks, quick_map
 from manifoldrf._validation import FloatArray, IntArray, reject
 from manifoldrf.geometry.cleaning import CleanCloud
 from manifoldrf.geometry.csr import check_arrays, check_csr, check_numbers, check_positions, check_shape, make_csr
@@ -233,8 +232,7 @@ class EvenNodes(AbstractNodes):
         squares = found.distances**2
         if len(self.frames):
             given = z, self.search.points, found.rows, found.columns, at, self.frames, self.ricci, s2, squares
-            spans = pairwise([*range(0, len(squares), 2**16), len(squares)])
-            quick_map(lambda span: loops.bend_squares(*given, *span), spans, n_jobs)
+            in_blocks(partial(loops.bend_squares, *given), len(squares), 2**16, n_jobs)
         return Steps(found.rows, self.node_of[found.columns], squares)
 
 

@@ -4,8 +4,7 @@ Searches are exact. Within a radius, in at most three dimensions, nodes are sort
 """
 
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy.special import gammaln
 
 from manifoldrf._codec import UNSTORED, stored
 from manifoldrf._native import loops
-from manifoldrf._runtime import quick_map, require
+from manifoldrf._runtime import in_blocks, quick_map, require
 from manifoldrf._validation import (
     FloatArray,
     IntArray,
@@ -165,19 +164,14 @@ class NeighborSearch:
             return Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         cells = self.cells(radius) if self.metric is None else None
         if cells is not None:  # pairs are counted first, then listed, a few queries per task
-            n, places = len(queries), np.ascontiguousarray(queries)
-            found, columns, distances = np.zeros(n, np.int64), np.zeros(0, np.int64), np.zeros(0)
-            spans = list(pairwise([*range(0, n, _QUERIES_AT_ONCE), n]))
-
-            def work(span: tuple[int, int]) -> None:
-                loops.list_neighbors(places, *cells, found, columns, distances, *span)
-
-            quick_map(work, spans, threads)
-            counts = found.copy()
+            n, given = len(queries), (np.ascontiguousarray(queries), *cells)
+            counts, columns, distances = np.zeros(n, np.int64), np.zeros(0, np.int64), np.zeros(0)
+            count = partial(loops.list_neighbors, *given, counts, columns, distances)
+            in_blocks(count, n, _QUERIES_AT_ONCE, threads)
             if total := int(counts.sum()):
-                found = np.cumsum(counts) - counts
                 columns, distances = np.zeros(total, np.int64), np.zeros(total)
-                quick_map(work, spans, threads)
+                write = partial(loops.list_neighbors, *given, np.cumsum(counts) - counts, columns, distances)
+                in_blocks(write, n, _QUERIES_AT_ONCE, threads)
             return Pairs(np.repeat(np.arange(n), counts), columns, distances)
         parts = quick_map(
             lambda start: self._within_chunk(queries[start : start + _CHUNK], radius, start, threads),

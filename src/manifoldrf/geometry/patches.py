@@ -7,7 +7,7 @@ leave the space.
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import combinations_with_replacement, pairwise
+from itertools import combinations_with_replacement
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 from manifoldrf._codec import stored
 from manifoldrf._native import loops
 from manifoldrf._random import generator
-from manifoldrf._runtime import quick_map
+from manifoldrf._runtime import in_blocks, quick_map
 from manifoldrf._validation import NONNEGATIVE, FloatArray, IntArray, check_real, reject
 from manifoldrf.geometry.csr import check_arrays, check_shape, components_of
 from manifoldrf.geometry.neighbors import NeighborSearch, along, farthest_first
@@ -143,14 +143,13 @@ class LocalSurface:
     def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
         """Points of the surface near the queries, shape (q, D); continuous in the queries."""
         inside = along(self.axes, queries - self.origin)
-        found = np.zeros(queries.shape)
-        spans = list(pairwise([*range(0, len(queries), _QUERIES_AT_ONCE), len(queries)]))
         distances, near = self.centres.knn(inside, min(BLENDED, len(self.centres.points)), n_jobs)
         # The tree returns an index out of range where squared distances overflow.
         near = np.minimum(np.ascontiguousarray(near, dtype=np.int64), len(self.centres.points) - 1)
+        found = np.zeros(queries.shape)
         patches = self.patches.means, self.patches.frames, self.patches.bends, self.patches.widths
         given = inside, near, np.ascontiguousarray(distances), *patches, _LARGEST_COORDINATE, self.origin, self.axes
-        quick_map(lambda span: loops.blend_patches(*given, found, *span), spans, n_jobs)
+        in_blocks(partial(loops.blend_patches, *given, found), len(queries), _QUERIES_AT_ONCE, n_jobs)
         return found
 
 
