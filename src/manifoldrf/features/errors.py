@@ -83,7 +83,7 @@ class ErrorEstimate:
     quadrature : float
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
-        Share of the graph, for kernels in the manifold clock: .75 of the relative difference, at points of the
+        Share of the graph, for kernels in the manifold clock: .7 of the relative difference, at points of the
         space, between this kernel and that on a heat graph of half the data and half the steps (for two steps,
         twice the difference from four). Computed when ``error_`` is first read. For a function given as kernel,
         the error of its series. None in the graph clock, and if points with given volumes are too far apart for a
@@ -137,7 +137,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     """Estimate how far a kernel on a graph is from that of the space, by comparison with a second graph.
 
     The second graph is built from half of the data with half as many steps. Halving the data changes the kernel by
-    about the error of all data, and halving the steps by one to three times the error of all steps; .75 of the
+    about the error of all data, and halving the steps by one to three times the error of all steps; .7 of the
     change was closest to the errors on the clouds of ``benchmarks/bench_clouds.py``. Two steps cannot be halved: on
     meshes and named spaces they are compared with four. Both kernels are evaluated at points of the space.
     """
@@ -147,7 +147,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     steps = kernel.graph.n_steps or 2
     n_nodes: int | Literal["auto"] = "auto"
     with without_warnings(Warning):
-        half, n_steps, factor = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 0.75
+        half, n_steps, factor = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 0.7
         if half is kernel.space and steps == 2:
             if isinstance(half, PointSpace):  # with nodes too far apart for more steps
                 return None

@@ -475,7 +475,7 @@ def _smooth_edge(places: FloatArray, normals: FloatArray, radii: FloatArray, spa
     chosen = order[apart > spacing]
     at, N, across = places[chosen], normals[chosen], dim - 1
     d, near = tree.query(at, min(192, len(places)))
-    width = 1.5 * radii[chosen][:, None]
+    width = 1.6 * radii[chosen][:, None]
     offsets = places[near] - at[:, None]
     heights = np.einsum("ckd,cd->ck", offsets, N)
     weights = np.exp(-((d / width) ** 2)) * (np.einsum("ckd,cd->ck", normals[near], N) > 0.75) + 1e-12 * (d == 0)
