@@ -11,11 +11,11 @@ from scipy.sparse import csgraph
 from manifoldrf._codec import stored
 from manifoldrf._runtime import quick_map
 from manifoldrf._validation import FloatArray, IntArray, check_spread, reject
-from manifoldrf.geometry.csr import check_arrays, check_csr, check_positions, make_csr
-from manifoldrf.geometry.meshes import TriangleMesh, has_repeats
+from manifoldrf.geometry.csr import check_arrays, check_csr, check_positions, check_shape, make_csr
+from manifoldrf.geometry.meshes import MeshSample, TriangleMesh, has_repeats
 from manifoldrf.geometry.neighbors import NeighborSearch, balls_along_edges, edge_lengths, farthest_first
 from manifoldrf.geometry.patches import Edge
-from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, Steps, step_reach
+from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
 # Paths along mesh edges zigzag: they are up to about this much longer than the shortest paths of the surface.
 # On an even sphere mesh 1.4 loses no accuracy and 1.3 loses a third of it; larger values join neighbouring folds.
@@ -72,13 +72,15 @@ class MeshSpace(AbstractSpace):
         reach = step_reach(s2, 2)
         images, own = boundary_of(self.mesh, spacing).images(points, reach)
         paths = paths_through(fine, points, faces)
-        detours = detours_between(points, paths, reach, spacing, n_jobs)
+        detours = detours_between(NeighborSearch(points, None, n_jobs), paths, reach, spacing)
+        if detours is None:
+            return MeshNodes(self.mesh, points, images, own)
         nearest = csgraph.dijkstra(paths, indices=np.arange(n), min_only=True, return_predecessors=True)[2][n:]
         owners = np.asarray(nearest, dtype=np.int64)
         lost = np.flatnonzero(owners < 0)  # pieces too small to have a node
         if len(lost):
             owners[lost] = NeighborSearch(points).knn(fine.vertices[lost], 1)[1][:, 0]
-        return MeshNodes(self.mesh, fine, points, images, own, detours, owners, reach)
+        return MeshNodes(self.mesh, points, images, own, Detours(fine, detours, owners, reach))
 
 
 def paths_through(fine: TriangleMesh, points: FloatArray, faces: IntArray) -> Any:
@@ -93,19 +95,24 @@ def paths_through(fine: TriangleMesh, points: FloatArray, faces: IntArray) -> An
     return sparse.coo_array((lengths, (start, end)), shape=(n + m, n + m)).tocsr()
 
 
-def detours_between(points: FloatArray, paths: Any, radius: float, spacing: float, n_jobs: int) -> Any:
-    """CSR array: for each pair of close points 1 plus the detour of the path (length minus distance), in radii."""
-    n, limit = len(points), _DETOUR * radius + 2 * spacing
+def detours_between(search: NeighborSearch, paths: Any, radius: float, spacing: float) -> Any:
+    """CSR array: for each pair of close points 1 plus the detour of the path (length minus distance), in radii.
+
+    None if no pair within the radius takes a detour.
+    """
+    points, n, limit = search.points, len(search.points), _DETOUR * radius + 2 * spacing
 
     def ball(block: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
         counts, nodes, lengths = balls_along_edges(paths, block, limit)
         is_node = nodes < n
         return np.repeat(block, counts)[is_node], nodes[is_node], lengths[is_node]
 
-    found = quick_map(ball, np.array_split(np.arange(n), max(1, n // 500)), n_jobs)
-    start, end, path = (np.concatenate(part) for part in zip(*found, strict=True))
+    found = quick_map(ball, np.array_split(np.arange(n), max(1, n // 500)), search.n_jobs)
+    start, end, path = map(np.concatenate, zip(*found, strict=True))
     straight = np.linalg.norm(points[start] - points[end], axis=1)
     longer = np.maximum((path - 2 * spacing) / _DETOUR - straight, 0.0)
+    if np.count_nonzero((straight <= radius) & (longer == 0)) == len(search.within(points, radius).rows):
+        return None
     detours = sparse.coo_array((1 + longer / radius, (start, end)), shape=(n, n)).tocsr()
     detours = detours.minimum(detours.T.tocsr())  # sums of paths from both ends differ in the last bit
     detours.sort_indices()
@@ -168,20 +175,14 @@ def boundary_of(mesh: TriangleMesh, spacing: float) -> Edge:
 
 @stored
 @dataclass(frozen=True, eq=False)
-class MeshNodes(AbstractNodes):
-    """Nodes on the faces of a mesh.
+class Detours:
+    """How much longer paths along a mesh are than straight lines, near folds and walls.
 
     Attributes
     ----------
-    surface_mesh : TriangleMesh
     fine : TriangleMesh
-        The same with its large faces divided, so that the corners around every point have nodes in reach.
-    points : array of shape (n, 3)
-    images : array of shape (g, 3)
-        Mirror images of nodes beyond the boundary.
-    own : int array of shape (g,)
-        The node of each image.
-    detours : CSR array of shape (n, n)
+        The mesh with its large faces divided, so that the corners around every point have nodes in reach.
+    longer : CSR array of shape (n, n)
         For each pair of nodes that is close along the surface: 1 plus the detour of the path (length minus
         distance), in units of the reach.
     owners : int array
@@ -190,60 +191,112 @@ class MeshNodes(AbstractNodes):
         Reach of a step.
     """
 
-    surface_mesh: TriangleMesh
     fine: TriangleMesh
+    longer: Any
+    owners: IntArray
+    radius: float
+
+    def _check_loaded(self) -> None:
+        n = self.longer.shape[0]
+        check_csr("longer", self.longer, (n, n))
+        check_shape("owners", self.owners, (self.fine.n_vertices,))
+        check_positions("owners", self.owners, n)
+
+    def seen_from(self, nearest: MeshSample) -> Any:
+        """The rows of points of the mesh: means over the corners of a face from which a node is reached."""
+        corners = self.owners[self.fine.faces[nearest.faces]]  # (q, 3)
+        shares = np.maximum(nearest.barycentric, 1e-6)
+        shares /= shares.sum(axis=1, keepdims=True)
+        ends = 3 * np.arange(len(corners) + 1)
+        voters = make_csr(shares.ravel(), corners.ravel(), ends, self.longer.shape[0])
+        known = self.longer.copy()
+        known.data = np.ones_like(known.data)
+        reached, longer = voters @ known, voters @ self.longer
+        longer.data = longer.data / reached.data
+        return longer.tocsr()
+
+    def added(self, steps: Steps, longer: Any, radius: float) -> Steps:
+        """Steps with their detours, which are in ``longer``; without those that are then beyond the radius."""
+        if not len(steps.rows):  # an empty selection of a sparse matrix is sparse
+            return steps
+        found = np.asarray(longer[steps.rows, steps.nodes]).ravel()
+        distances = np.sqrt(steps.squares) + (found - 1) * self.radius
+        keep = (found > 0) & (distances <= radius)
+        return Steps(steps.rows[keep], steps.nodes[keep], distances[keep] ** 2)
+
+
+@stored
+@dataclass(frozen=True, eq=False)
+class MeshNodes(AbstractNodes):
+    """Nodes on the faces of a mesh.
+
+    Attributes
+    ----------
+    surface_mesh : TriangleMesh
+    points : array of shape (n, 3)
+    images : array of shape (g, 3)
+        Mirror images of nodes beyond the boundary.
+    own : int array of shape (g,)
+        The node of each image.
+    detours : Detours, optional
+        Where paths along the surface are longer than straight lines.
+    """
+
+    surface_mesh: TriangleMesh
     points: FloatArray
     images: FloatArray
     own: IntArray
-    detours: Any
-    owners: IntArray
-    radius: float
+    detours: Detours | None = None
     dim: int = 2
     volumes = None  # derived from the steps
 
     def _check_loaded(self) -> None:
         n = len(self.points)
-        check_arrays(self, points=(n, 3), images=(len(self.own), 3), owners=(self.fine.n_vertices,))
-        check_csr("detours", self.detours, (n, n))
+        check_arrays(self, points=(n, 3), images=(len(self.own), 3))
         check_positions("own", self.own, n)
-        check_positions("owners", self.owners, n)
+        if self.detours is not None:
+            check_shape("detours", self.detours.longer, (n, n))
 
     @cached_property
     def search(self) -> NeighborSearch:
         """Over the nodes, then their images."""
         return NeighborSearch(np.ascontiguousarray(np.vstack([self.points, self.images])))
 
+    @cached_property
+    def node_of(self) -> IntArray:
+        """Index of the node of each node and image."""
+        return np.concatenate([np.arange(len(self.points)), self.own])
+
     @property
     def mesh(self) -> TriangleMesh:  # type: ignore[override]
         """The mesh."""
         return self.surface_mesh
 
+    def inside(self, z: FloatArray) -> FloatArray:
+        """The nearest points of the surface."""
+        return self.mesh.closest_points(z).points if len(z) else z
+
+    def fused(self, factors: FloatArray) -> FusedSteps | None:
+        """Arrays of steps, if there are no detours."""
+        if self.detours is not None:
+            return None
+        flat = np.zeros((0, 3, 2)), np.zeros((0, 2, 2))
+        return FusedSteps(self.search, self.node_of, factors[self.node_of], *flat)
+
     def steps(self, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps between nodes along the surface; images receive what would leave it."""
-        return self._steps(self.points, self.detours, radius, n_jobs)
+        found = self._straight(self.points, radius, n_jobs)
+        return found if self.detours is None else self.detours.added(found, self.detours.longer, radius)
 
     def steps_from(self, z: FloatArray, radius: float, s2: float, n_jobs: int = 1) -> Steps:
         """Steps from the nearest points of the surface, through the corners of the face of a point."""
-        if not len(z):
-            return Steps(*self.search.within(z, radius))
-        nearest = self.fine.closest_points(z)
-        corners = self.owners[self.fine.faces[nearest.faces]]  # (q, 3)
-        shares = np.maximum(nearest.barycentric, 1e-6)
-        shares /= shares.sum(axis=1, keepdims=True)
-        voters = make_csr(shares.ravel(), corners.ravel(), 3 * np.arange(len(z) + 1), len(self.points))
-        known = self.detours.copy()
-        known.data = np.ones_like(known.data)
-        reached, longer = voters @ known, voters @ self.detours
-        longer.data = longer.data / reached.data  # the mean over corners from which a node is reached
-        return self._steps(nearest.points, longer.tocsr(), radius, n_jobs)
+        if self.detours is None or not len(z):
+            return self._straight(self.inside(z), radius, n_jobs)
+        nearest = self.detours.fine.closest_points(z)
+        found = self._straight(nearest.points, radius, n_jobs)
+        return self.detours.added(found, self.detours.seen_from(nearest), radius)
 
-    def _steps(self, z: FloatArray, detours: Any, radius: float, n_jobs: int) -> Steps:
+    def _straight(self, z: FloatArray, radius: float, n_jobs: int) -> Steps:
+        """Steps along straight lines."""
         found = self.search.within(np.ascontiguousarray(z), radius, n_jobs)
-        if not len(found.rows):  # an empty selection of a sparse matrix is sparse
-            return Steps(*found)
-        n = len(self.points)
-        node = np.concatenate([np.arange(n), self.own])[found.columns]
-        longer = np.asarray(detours[found.rows, node]).ravel()
-        distances = found.distances + (longer - 1) * self.radius
-        keep = (longer > 0) & (distances <= radius)
-        return Steps(found.rows[keep], node[keep], distances[keep] ** 2)
+        return Steps(found.rows, self.node_of[found.columns], found.distances**2)
