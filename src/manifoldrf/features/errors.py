@@ -60,7 +60,7 @@ def relative_error(K: Any, reference: Any, *, alignment: str | None = None) -> f
     return frobenius(found - exact) / frobenius(exact)
 
 
-def warn(text: str, *, useless: bool = False) -> None:
+def warn_inaccurate(text: str, *, useless: bool = False) -> None:
     """Warn; commands report a useless model even with ``--quiet``."""
     warning: Any = ManifoldWarning(text)
     warning.useless = useless

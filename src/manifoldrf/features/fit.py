@@ -26,7 +26,7 @@ from manifoldrf._validation import (
     check_progress,
     reject,
 )
-from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, relative_error, warn
+from manifoldrf.features.errors import POOR, USELESS, ErrorEstimate, relative_error, warn_inaccurate
 from manifoldrf.features.feature_map import (
     STEP_SHARE,
     FeatureMap,
@@ -58,6 +58,7 @@ from manifoldrf.signatures import check_kernel, check_teacher, row_memory
 FIELDS = ("auto", "step", "interpolated")
 ANCHORS = ("farthest", "iid", "all")
 QUADRATURES = ("auto", "nnls", "voronoi", "uniform")
+_MOST_NNLS = 4096  # anchors whose weights least squares fit: their normal matrix takes 128 MiB
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -182,7 +183,7 @@ def fit_features(space: Any, options: FitOptions) -> tuple[FeatureMap, FitRecord
             quadrature = fit_weights(kernel, anchors, fitting, held_out, options)
             # A kernel with a sharp peak needs more anchors than its width suggests: a Matern kernel (nu = 1.5) on
             # the sphere is .13 off with 95 anchors, .02 with 380.
-            most = 4096 if options.quadrature == "nnls" else kernel.graph.n_nodes
+            most = _MOST_NNLS if options.quadrature == "nnls" else kernel.graph.n_nodes
             if options.n_features != "auto" or quadrature.error <= 0.02 or 2 * len(anchors) > most:
                 break
             more = choose_anchors(kernel, options, 2 * len(anchors))
@@ -196,7 +197,7 @@ def fit_features(space: Any, options: FitOptions) -> tuple[FeatureMap, FitRecord
     # On the unit sphere the smallest cosine is .985 for t = 3 and .997 for t = 4.
     if len(roots) > 1 and (held_out.kernel > 0.99 * roots[:, None] * roots).all():
         notes = (*notes, ("separation", "the kernel is nearly constant"))
-        warn(
+        warn_inaccurate(
             "The kernel is nearly constant: above 99% of its maximum for all sampled pairs, because it is much "
             "wider than the data. A small error says nothing about the use of such features (remedy: a much "
             "shorter time).",
@@ -340,12 +341,12 @@ def fit_weights(
     else:
         base = voronoi_weights(kernel.graph, measure, anchors)
         tried = {"voronoi": base}
-        if options.quadrature == "nnls" and m > 4096:
-            reject("quadrature", "other than 'nnls' above 4096 features", f"'nnls' with {m}")
+        if options.quadrature == "nnls" and m > _MOST_NNLS:
+            reject("quadrature", f"other than 'nnls' above {_MOST_NNLS} features", f"'nnls' with {m}")
         # Least squares are not tried if anchors are more than 1.6 widths apart, because they would overfit the
-        # samples (torus, 1.75 widths: .21 at new points, .17 with Voronoi cells). 4096 anchors take 128 MiB.
+        # samples (torus, 1.75 widths: .21 at new points, .17 with Voronoi cells).
         close = (kernel.volume / m) ** (1 / kernel.dim) <= 1.6 * kernel.width
-        if options.quadrature == "nnls" or (options.quadrature == "auto" and m <= 4096 and close):
+        if options.quadrature == "nnls" or (options.quadrature == "auto" and m <= _MOST_NNLS and close):
             tried["nnls"] = nnls_weights(fitting.rows[:, anchors].toarray(), fitting.kernel, base)
     rows = held_out.rows[:, anchors].toarray()  # (h, m)
     scale = frobenius(held_out.kernel) or 1.0
@@ -476,7 +477,7 @@ def _fit_field(
     best = min(candidates, key=candidates.__getitem__)
     error, map_ = tried[best]
     if error.field > POOR:
-        warn(
+        warn_inaccurate(
             f"The field '{best}' is off by {error.field:.0%} at held-out nodes. Causes: (a) a kernel with a spike "
             "at every node, such as DiffusionKernel with tau below 20, (b) too few nodes, (c) a noisy teacher, (d) "
             "few starts or few epochs of training. Remedies: a wider kernel (a Matern kernel in the unit of the "
@@ -554,7 +555,7 @@ def _check_function(
         whole = relative_error(left @ right.T * map_.unit_scale**2, function_values(options.kernel, new, new))
         series_error = max(series_error, float(np.sqrt(max(whole**2 - known.kernel**2, 0.0))))
     if series_error > POOR:
-        warn(
+        warn_inaccurate(
             "The function given as kernel is not a series of heat steps of this space: the closest is off by "
             f"{series_error:.0%}. Remedies: more nodes, if its peak is narrower than their spacing; wider steps, "
             "as with HeatGraph(n_steps=8), if its tail is long; else a kernel of the library."

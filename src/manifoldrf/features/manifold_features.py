@@ -43,7 +43,7 @@ from manifoldrf._validation import (
     refuse_text,
     reject,
 )
-from manifoldrf.features.errors import USELESS, ErrorEstimate, brief, graph_error, warn
+from manifoldrf.features.errors import USELESS, ErrorEstimate, brief, graph_error, warn_inaccurate
 from manifoldrf.features.feature_map import FeatureMap, product, warn_of_far
 from manifoldrf.features.fit import FitOptions, FitRecord, FrozenParamsMixin, fit_features
 from manifoldrf.features.graph_kernel import KnnGraph
@@ -394,7 +394,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         off = error.graph or 0.0
         if share is None and off > 0.2:
             about = f"about {off:.0%}" if off < 1 else "more than 100%"
-            warn(
+            warn_inaccurate(
                 f"The kernel of the graph is off by {about}: too few points for such a narrow kernel or so many "
                 "dimensions, or a boundary. The features represent the kernel of the graph. Remedies: more points, "
                 "a wider kernel (a larger t). Classifiers may do well all the same.",

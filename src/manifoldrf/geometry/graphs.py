@@ -173,14 +173,6 @@ class Graph:
         if self.extension is not None:
             self.extension.check(n, d)
 
-    @classmethod
-    def _built(cls, affinity: Any, points: FloatArray, *rest: Any) -> Self:
-        """A graph of fields that the package has made: they fit together, so they are not checked."""
-        graph = object.__new__(cls)
-        fields = read_only(affinity), read_only_view(points), *rest
-        vars(graph).update(zip(cls.__dataclass_fields__, fields, strict=True))
-        return graph
-
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # Copies and pickles go through the constructor: arrays are read-only again, and cached values are dropped.
         return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))

@@ -30,7 +30,7 @@ from manifoldrf._validation import (
     reject,
 )
 from manifoldrf.geometry.cleaning import CleanCloud, clean_cloud
-from manifoldrf.geometry.csr import check_amounts, make_csr, read_only_view, scaled_both_ends
+from manifoldrf.geometry.csr import check_amounts, make_csr, scaled_both_ends
 from manifoldrf.geometry.curves import CurveSpace, trace_curves
 from manifoldrf.geometry.graphs import AbstractExtension, Graph, check_positive_float, report_problems, translated
 from manifoldrf.geometry.layout import CloudSpace
@@ -240,7 +240,7 @@ def graph_on(
     else:
         steps = int(n_steps)
     nodes = space.layout(4 * t / steps, space.spacing_for(t, steps, count), n_jobs)
-    s2 = nodes.bandwidth(t / steps)
+    s2 = nodes.bandwidth(t / steps)  # slightly wider, as steps end at their reach
     radius, n = step_reach(s2, nodes.dim, nodes.tail), len(nodes.points)
     rows, columns, squares = nodes.steps(radius, s2, n_jobs)
     gaussian = sparse.coo_array((np.exp(-squares / s2), (rows, columns)), shape=(n, n)).tocsr()
@@ -256,8 +256,7 @@ def graph_on(
     data = scaled_both_ends(gaussian, factors)
     affinity = sparse.csr_array((data, gaussian.indices, gaussian.indptr), shape=gaussian.shape)
     extension = HeatExtension(nodes, radius, s2, factors, mu)
-    weights = read_only_view(mu)
-    graph = Graph._built(affinity, nodes.points, nodes.metric, extension, weights, t / steps, steps)
+    graph = Graph(affinity, nodes.points, nodes.metric, extension, mu, t / steps, steps)
     report_problems(graph, "a larger t, more points, or on a mesh parts that share vertices")
     return graph
 

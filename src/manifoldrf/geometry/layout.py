@@ -1,8 +1,8 @@
 """Even nodes on the surface through a cloud, and Gaussian steps between them.
 
 New nodes are laid out at the spacing that the kernel needs, whatever the density of the data: farthest points of
-the data, new points in the gaps, and some rounds of repulsion. They end half a spacing before the edge. Steps go
-along the surface: chords are lengthened to arcs, and curvature spreads or focuses heat.
+the data, new points in the gaps, and some rounds of repulsion. Mirror images push them to half a spacing from the
+edge. Steps go along the surface: chords are lengthened to arcs, and curvature spreads or focuses heat.
 """
 
 from dataclasses import dataclass

@@ -114,7 +114,7 @@ class LocalSurface:
         return inside, self.centres.knn(inside, 1)[1][:, 0]
 
     def radii(self, places: FloatArray) -> FloatArray:
-        """Radii of curvature of the nearest patches: one over the length of the second fundamental form."""
+        """One over the length of the second fundamental form of the nearest patches: R / sqrt(2) on a sphere."""
         bending = np.sqrt((self.patches.second_form() ** 2).sum(axis=(1, 2, 3)))
         return np.asarray(1 / np.maximum(bending[self._nearest(places)[1]], 1e-300))
 
