@@ -66,8 +66,7 @@ class MeshSpace(AbstractSpace):
         sample = fine.sample(_CANDIDATES * n, seed=0)
         normals = fine.face_normals()[sample.faces]
         # Points on opposite sides of a thin wall are close together, but their normals are not.
-        order, _ = farthest_first(np.ascontiguousarray(np.hstack([sample.points, spacing * normals])), n)
-        order = np.sort(order)
+        order = np.sort(farthest_first(np.hstack([sample.points, spacing * normals]), n)[0])
         points, faces = np.ascontiguousarray(sample.points[order]), sample.faces[order]
         reach = step_reach(s2, 2)
         images, own = boundary_of(self.mesh, spacing).images(points, reach)
@@ -75,8 +74,8 @@ class MeshSpace(AbstractSpace):
         detours = detours_between(NeighborSearch(points, None, n_jobs), paths, reach, spacing)
         if detours is None:
             return MeshNodes(self.mesh, points, images, own)
-        nearest = csgraph.dijkstra(paths, indices=np.arange(n), min_only=True, return_predecessors=True)[2][n:]
-        owners = np.asarray(nearest, dtype=np.int64)
+        found = csgraph.dijkstra(paths, indices=np.arange(n), min_only=True, return_predecessors=True)
+        owners = found[2][n:].astype(np.int64)
         lost = np.flatnonzero(owners < 0)  # pieces too small to have a node
         if len(lost):
             owners[lost] = NeighborSearch(points).knn(fine.vertices[lost], 1)[1][:, 0]
@@ -207,12 +206,9 @@ class Detours:
         corners = self.owners[self.fine.faces[nearest.faces]]  # (q, 3)
         shares = np.maximum(nearest.barycentric, 1e-6)
         shares /= shares.sum(axis=1, keepdims=True)
-        ends = 3 * np.arange(len(corners) + 1)
-        voters = make_csr(shares.ravel(), corners.ravel(), ends, self.longer.shape[0])
-        known = self.longer.copy()
-        known.data = np.ones_like(known.data)
-        reached, longer = voters @ known, voters @ self.longer
-        longer.data = longer.data / reached.data
+        voters = make_csr(shares.ravel(), corners.ravel(), 3 * np.arange(len(corners) + 1), self.longer.shape[0])
+        longer = voters @ self.longer
+        longer.data = longer.data / (voters @ self.longer.sign()).data
         return longer.tocsr()
 
     def added(self, steps: Steps, longer: Any, radius: float) -> Steps:
