@@ -147,6 +147,16 @@ def test_steps_do_not_jump_between_layers(name, global_seed):
     assert share[jumps].sum() < 0.003 * share.sum()
 
 
+def test_curvature_does_not_follow_the_noise_of_dense_data(global_seed):
+    """The Ricci curvature of the unit sphere has the trace 2, whatever the distance between points."""
+    rng = np.random.default_rng(global_seed)
+    points = Sphere().sample(20_000, seed=global_seed)
+    nodes = laid_out(points + 0.005 * rng.normal(size=points.shape), 0.0167)
+    traces = np.einsum("naa->n", nodes.ricci)
+    assert 1.8 < np.median(traces) < 2.3
+    assert 1.0 < traces.min() < traces.max() < 3.0
+
+
 def test_tangents_of_a_patch_are_the_derivatives_of_its_points():
     """The graph of a quadratic function over a plane; central differences are exact for it, up to rounding."""
     heights, width, mean = np.array([0.1, 0.2, -0.3, 0.5, 0.7, -0.4]), 0.7, np.array([1.0, 2.0, 3.0])

@@ -83,11 +83,11 @@ class ErrorEstimate:
     quadrature : float
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
-        Share of the graph, for kernels in the manifold clock: .7 of the relative difference, at points of the
-        space, between this kernel and that on a heat graph of half the data and half the steps (for two steps,
-        twice the difference from four). Computed when ``error_`` is first read. For a function given as kernel,
-        the error of its series. None in the graph clock, and if points with given volumes are too far apart for a
-        second graph.
+        Share of the graph, for kernels in the manifold clock: two thirds of the relative difference (all of it for noisy
+        clouds), at points of the space, between this kernel and that on a heat graph of half the data and half the
+        steps (for two steps, twice the difference from four). Computed when ``error_`` is first read. For a
+        function given as kernel, the error of its series. None in the graph clock, and if points with given volumes
+        are too far apart for a second graph.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
@@ -137,17 +137,20 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     """Estimate how far a kernel on a graph is from that of the space, by comparison with a second graph.
 
     The second graph is built from half of the data with half as many steps. Halving the data changes the kernel by
-    about the error of all data, and halving the steps by one to three times the error of all steps; .7 of the
-    change was closest to the errors on the clouds of ``benchmarks/bench_clouds.py``. Two steps cannot be halved: on
-    meshes and named spaces they are compared with four. Both kernels are evaluated at points of the space.
+    about the error of all data, and halving the steps by one to three times the error of all steps; 2/3 of the
+    change, or all of it with noise, was closest to the errors on the clouds of ``benchmarks/bench_clouds.py``. Two
+    steps cannot be halved: on meshes and named spaces they are compared with four. Both kernels are evaluated at
+    points of the space.
     """
     t = kernel.stated.shortest_time
     if t is None or kernel.space is None:
         return None
-    steps = kernel.graph.n_steps or 2
+    steps, cloud = kernel.graph.n_steps or 2, kernel.space.cloud
     n_nodes: int | Literal["auto"] = "auto"
     with without_warnings(Warning):
-        half, n_steps, factor = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 0.7
+        half, n_steps, factor = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 2 / 3
+        if cloud is not None and cloud.noise_std:
+            factor = 1.0
         if half is kernel.space and steps == 2:
             if isinstance(half, PointSpace):  # with nodes too far apart for more steps
                 return None
@@ -163,7 +166,7 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
         _kernel_between(graph, graph.degrees if graph.weights is None else graph.weights, kernel, points)
         for graph in (kernel.graph, other)
     )
-    cloud, unseen = kernel.space.cloud, 0.0  # error that halving the data does not show
+    unseen = 0.0  # error that halving the data does not show
     if cloud is not None:
         dropped = cloud.n_outliers / max(1, cloud.n_given)
         unseen = 1.0 if cloud.hollow or not cloud.structured else dropped if dropped > 0.01 else 0.0

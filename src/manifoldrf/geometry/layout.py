@@ -29,7 +29,7 @@ from manifoldrf.geometry.neighbors import (
     farthest_first,
     without_self,
 )
-from manifoldrf.geometry.patches import Edge, LocalSurface, find_edge
+from manifoldrf.geometry.patches import Edge, LocalSurface, find_edge, fit_patches
 from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
 _PUSHED_BY = {2: 12, 3: 24}  # number of nearest nodes that repel a node, by dimension
@@ -72,10 +72,24 @@ class CloudSpace(AbstractSpace):
         images, own = edge.images(inner, reach)
         frames, ricci = np.zeros((0, r, dim)), np.zeros((0, dim, dim))
         if cloud.surface is not None:
-            frames, ricci = cloud.surface.curvature(inner)
-            layers = find_layers(NeighborSearch(inner, None, n_jobs), reach, s2)
+            search = NeighborSearch(inner, None, n_jobs)
+            frames, ricci = curvature_at(search, dim, spacing)
+            layers = find_layers(search, reach, s2)
         noisy = cloud.surface if cloud.noise_std else None
         return EvenNodes(inner, dim, images, own, frames, ricci, cloud.origin, cloud.axes, noisy, layers)
+
+
+def curvature_at(search: NeighborSearch, dim: int, spacing: float) -> tuple[FloatArray, FloatArray]:
+    """Tangents (n, r, dim) and Ricci curvature (n, dim, dim) at even nodes.
+
+    They are those of quadratics through the nodes around every fourth one. Patches through the data may be so much
+    narrower than the spacing of the nodes that they show the noise.
+    """
+    order, apart = farthest_first(search.points, tree=search.tree)
+    centres = search.points[order[apart > 1.5 * spacing]]
+    patches = fit_patches(search, centres, dim, ((2.2 if dim < 3 else 1.7) * spacing) ** 2)
+    r = search.points.shape[1]
+    return LocalSurface(NeighborSearch(centres), np.zeros(r), np.eye(r), patches).curvature(search.points)
 
 
 def even_points(
