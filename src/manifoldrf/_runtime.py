@@ -236,6 +236,9 @@ def without_warnings(*categories: type[Warning]) -> Iterator[list[Warning]]:
         _HANDLERS.reset(token)
 
 
+recorded_warnings = functools.partial(without_warnings, Warning)  # all of them, to show them later
+
+
 @contextmanager
 def filtered(action: str, beginning: str, category: type[Warning]) -> Iterator[None]:
     """Filter a warning of another library during one call.

@@ -74,7 +74,7 @@ class Exact(FrozenParams):
         check_option(self.form, "form", ("auto", "dense", "sparse"))
 
 
-_DEFAULT = Exact()
+_DEFAULT_TEACHER = Exact()
 
 
 @stored
@@ -313,7 +313,7 @@ def series_rows(
         teacher.form if teacher.form != "auto" else choose_form(graph, series, len(nodes), teacher.tol)
     ) == "sparse":
         n_terms = truncation_of(series, max(teacher.tol / 2, TOLERANCES.low))
-        engine = functools.partial(_sparse_sums, graph, series._coefficients(n_terms), teacher.tol)
+        engine = _sparse_sums(graph, series._coefficients(n_terms), teacher.tol)
     else:
         expansion = series.expansion(teacher.tol)
         rows = rows_of_expansion(expansion, graph, nodes, n_jobs, progress)
@@ -329,7 +329,7 @@ def check_teacher(teacher: Any) -> Any:
     if isinstance(teacher, Exact | Walks | Counts) or callable(teacher):
         return teacher
     if isinstance(teacher, str) and teacher in ("auto", "exact"):
-        return _DEFAULT
+        return _DEFAULT_TEACHER
     rule = "'auto', 'exact', Exact(...), Walks(...), Counts(...) or a function"
     reject("teacher", rule, repr(teacher), ValueError if isinstance(teacher, str) else TypeError)
 
@@ -387,7 +387,7 @@ def _probe(graph: Graph, series: AbstractKernel, tol: float, limit: float) -> tu
     except ValueError:  # the series has too many terms
         return np.inf, np.inf
     while True:
-        found = _sparse_sums(graph, series._coefficients(min(n, n_terms)), tol, starts)
+        found = _sparse_sums(graph, series._coefficients(min(n, n_terms)), tol)(starts)
         cost = 6.0 * found[-1] / len(starts)  # a push costs as much as six products
         if n >= n_terms or cost > limit:
             return cost, 12.0 * float(found[0].mean())
@@ -433,23 +433,28 @@ def _own_rows(teacher: Any, graph: Graph, series: AbstractKernel, nodes: IntArra
     return rows
 
 
-def _sparse_sums(graph: Graph, coefficients: FloatArray, tol: float, starts: IntArray) -> Any:
-    """Rows evaluated only on the nodes that they reach."""
+def _sparse_sums(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
+    """The engine of rows that are evaluated only on the nodes that they reach."""
     # At each length about a hundred entries at the rim are dropped; their norm is about ten thresholds. All lengths
     # together should stay below half the tolerance. The result comes with a rigorous bound.
     threshold = tol / (20 * len(coefficients))
     # A frontier of some thousand nodes takes 1.7 times as long if they are scattered among a million in memory.
+    # Threads share the matrix: it is computed before they start, because each would compute it anew.
     local = graph._local if 50_000 <= graph.n_nodes < 2**31 else None
     csr = csr_parts(graph.operator if local is None else local.matrix)
-    places = starts if local is None else local.place[starts]
-    counts, nodes, values, bounds, n_pushes = push_frontier(*csr, coefficients, threshold, places)
-    if local is not None:
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        rows = narrow_csr(values, local.order[nodes], ends, graph.n_nodes)
-        rows.sort_indices()  # restores the ascending order within each start
-        nodes, values = rows.indices, rows.data
     omitted = tol / 2 / (1 - tol / 2) * float(np.abs(coefficients).sum())  # bound of the terms left out
-    return counts, nodes, values, float(bounds.max()) + omitted, n_pushes
+
+    def rows_from(starts: IntArray) -> Any:
+        places = starts if local is None else local.place[starts]
+        counts, nodes, values, bounds, n_pushes = push_frontier(*csr, coefficients, threshold, places)
+        if local is not None:
+            ends = np.concatenate([[0], np.cumsum(counts)])
+            rows = narrow_csr(values, local.order[nodes], ends, graph.n_nodes)
+            rows.sort_indices()  # restores the ascending order within each start
+            nodes, values = rows.indices, rows.data
+        return counts, nodes, values, float(bounds.max()) + omitted, n_pushes
+
+    return rows_from
 
 
 def _sparse_rows(engine: Engine, n_nodes: int, nodes: IntArray, n_jobs: int, progress: Progress) -> Rows:

@@ -273,9 +273,8 @@ def distances(
         with stage_of(progress, "graph"):
             if method == "auto":
                 cloud = clean_cloud(points, n_jobs=n_jobs)
-                method, count = {1: ("edges", 16), cloud.axes.shape[1]: ("straight", 40)}.get(
-                    cloud.dim, ("heat", None)
-                )
+                choices = {1: ("edges", 16), cloud.axes.shape[1]: ("straight", 40)}
+                method, count = choices.get(cloud.dim, ("heat", None))
             graph = knn_graph(points, n_neighbors=count and min(count, len(points) - 1), n_jobs=n_jobs)
     nodes = check_indices(sources, "sources", graph.n_nodes)
     with stage_of(progress, "distances"):

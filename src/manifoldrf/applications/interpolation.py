@@ -414,8 +414,7 @@ def graph_of(space: Any, weights: str, n_jobs: int) -> Graph:
     # A bandwidth at which no edge underflows.
     graph = knn_graph(points, bandwidth=float(np.ptp(points, axis=0).max()) ** 2 or 1.0, n_jobs=n_jobs)
     # The same edges with affinity 1; new points are joined to their neighbours with affinity 1.
-    affinity, extension = graph.affinity, graph.extension
-    ones = sparse.csr_array((np.ones(affinity.nnz), affinity.indices, affinity.indptr), shape=affinity.shape)
+    ones, extension = graph._with_entries(np.ones(graph.affinity.nnz)), graph.extension
     if isinstance(extension, NeighborExtension):
         extension = dataclasses.replace(extension, bandwidth=np.inf)  # exp(-distance^2 / inf) = 1
     return Graph(ones, graph.points, graph.metric, extension)
@@ -639,11 +638,7 @@ def nearest_known(graph: Graph, mask: BoolArray) -> IntArray:
 
     Edges have their lengths; without points every edge has length 1.
     """
-    if graph.points is None:
-        affinity = graph.affinity
-        edges = sparse.csr_array((np.ones(affinity.nnz), affinity.indices, affinity.indptr), shape=affinity.shape)
-    else:
-        edges = graph.lengths
+    edges = graph._with_entries(np.ones(graph.affinity.nnz)) if graph.points is None else graph.lengths
     sources = np.flatnonzero(mask)
     found = csgraph.dijkstra(edges, indices=sources, min_only=True, return_predecessors=True)[2]
     return np.where(found < 0, -1, found).astype(np.int64)

@@ -39,7 +39,7 @@ from manifoldrf.features.feature_map import FarQueryWarning
 from manifoldrf.features.fit import FitOptions, FrozenParamsMixin
 from manifoldrf.features.graph_features import GraphRandomFeatures, check_nodes
 from manifoldrf.features.graph_kernel import HeatGraph, build_graph, resolve_kernel
-from manifoldrf.features.manifold_features import ManifoldRandomFeatures, estimator_points, shortened
+from manifoldrf.features.manifold_features import ManifoldRandomFeatures, estimator_points, n_coordinates, shortened
 from manifoldrf.features.times import check_times
 from manifoldrf.geometry.csr import as_dense, check_shape
 from manifoldrf.geometry.graphs import Graph, translated
@@ -577,7 +577,7 @@ class _Stretched:
         coverage of intervals from 10 and 20 values on the sphere is the same to 1 %.
         """
         found: dict[AbstractKernel, float] = {}
-        narrowest, wanted = 0.24 * (self.problem.volume / n) ** (1 / self.dim), self.template.n_features
+        narrowest, wanted = 0.24 * self.problem.spacing(n), self.template.n_features
         for octave in 2.0 ** np.arange(-9, 10) if self.optimize else ():
             kernel, factor = self._stretched(float(octave))
             fits = self.graph.n_nodes <= most or self._needed(factor) <= most
@@ -839,7 +839,8 @@ def read_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, 
     names = column_names(X), column_names(estimator.space)
     if all(names) and names[0] != names[1]:
         reject("X", f"a frame with the columns of the space, {', '.join(names[1])}", ", ".join(names[0]))
-    if points.shape[1] != (d := n_coordinates(space)):
+    d = 1 if has_nodes_only(space) else n_coordinates(space)  # the only coordinate of a node is its number
+    if points.shape[1] != d:
         reject("X", f"points of shape (n, {d}), like those of the space", f"shape {points.shape}")
     mass = np.ones(len(points))
     if sample_weight is not None:
@@ -870,16 +871,6 @@ def _check_rows(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]
     estimator._is_vector = np.ndim(values) == 1
     targets = np.array(check_points(np.reshape(values, (len(points), -1)), "y"), dtype=np.float64)
     return check_points(points, "X", names=column_names(X)), targets
-
-
-def n_coordinates(space: Any) -> int:
-    """Number of coordinates of a space; nodes have one, their number."""
-    if isinstance(space, AbstractManifold):
-        return space.ambient_dim
-    if has_nodes_only(space):
-        return 1
-    points = space.vertices if isinstance(space, TriangleMesh) else getattr(space, "points", space)
-    return int(points.shape[1])
 
 
 def on_space(on: Any, numbers: Any) -> Any:

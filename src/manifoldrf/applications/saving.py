@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldrf._codec import check_types, save_value, stored
 from manifoldrf._files import html_table
 from manifoldrf._validation import check_integer, reject
-from manifoldrf.features.manifold_features import plain_params, text_table
+from manifoldrf.features.manifold_features import plain_params, restore_names, text_table
 from manifoldrf.geometry.graphs import Graph
 
 
@@ -60,10 +60,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         model: Any = cls(**state["params"])
         vars(model).update(fitted)
         if names:
-            n = check_integer(getattr(model, "n_features_in_", None), "n_features_in_", 1)
-            if len(names) != n or not all(isinstance(name, str) for name in names):
-                reject("feature_names_in", f"{n} texts", str(names)[:80])
-            model.feature_names_in_ = np.array(names, dtype=object)
+            restore_names(model, names, check_integer(getattr(model, "n_features_in_", None), "n_features_in_", 1))
         model._check_loaded()
         return model  # type: ignore[no-any-return]
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from manifoldrf._validation import check_integer, check_option, reject
+from manifoldrf._validation import check_integer, check_jobs, check_option, reject
 
 
 # ------------------------------------------------------------------------------------------------ usage errors
@@ -347,6 +347,10 @@ class Threads:
     """Threads, for commands without randomness."""
 
     n_jobs: Annotated[int, _run(help="Number of threads, -1 for all cores. Results do not depend on it.")] = -1
+
+    def check(self) -> None:
+        """Check the number of threads before any work."""
+        check_jobs(self.n_jobs)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import manifoldrf
 from manifoldrf._files import atomic_paths, check_output, check_suffix, existing_file, output_file
-from manifoldrf._runtime import available, warn_user, without_warnings
+from manifoldrf._runtime import available, recorded_warnings, warn_user
 from manifoldrf._validation import check_integer, check_jobs, check_points, counting_columns, reject
 from manifoldrf.cli.console import note, notices, progress, show, show_facts
 from manifoldrf.cli.demo import demo
@@ -101,7 +101,7 @@ def transform(
 
     with usage():
         target = check_output(out, "--out", ARRAY_SUFFIXES, [source, points])
-        check_jobs(threads.n_jobs)  # before any work
+        threads.check()
     suffix = target.suffix.lower()
     model = read_model(source).set_params(sparse_output=suffix == ".npz", n_jobs=threads.n_jobs)
     with usage({"side": "--side"}):
@@ -115,7 +115,7 @@ def transform(
         titles = column_titles(points)
         names = [titles[place] or f"column {place}" for place in opened.kept] + list(model.get_feature_names_out())
     with (
-        without_warnings(Warning) as warned,
+        recorded_warnings() as warned,
         progress("transform", quiet=output.silent) as report,
         row_writer(target, m, rows.dtype, sparse=suffix == ".npz", titles=names) as writer,
     ):
@@ -153,7 +153,7 @@ def kernel(  # noqa: C901  (one way for matrices, one for pictures)
     with usage():
         suffixes = ARRAY_SUFFIXES if vertex is None else (*ARRAY_SUFFIXES, ".ply")
         target = check_output(out, "--out", suffixes, [part for part in (source, first, second) if part])
-        check_jobs(threads.n_jobs)  # before any work
+        threads.check()
         if vertex is not None and second is not None:
             reject("B", "left out with --vertex", second)
         if vertex is not None and table.missing == "drop":
@@ -169,7 +169,7 @@ def kernel(  # noqa: C901  (one way for matrices, one for pictures)
             if target.suffix.lower() == ".ply" and others.shape[1] > AXES:
                 reject("--out", f"{_ARRAYS} for points of {others.shape[1]} coordinates", target)
         others = others[[vertex]]
-    with without_warnings(Warning) as warned, progress("kernel", quiet=output.silent) as report:
+    with recorded_warnings() as warned, progress("kernel", quiet=output.silent) as report:
         report(f"features of {name}", 0, 1)
         known = model.transform(others, right)
     if second:  # the points of A are counted below
@@ -188,7 +188,7 @@ def kernel(  # noqa: C901  (one way for matrices, one for pictures)
                 own = model.transform(block.astype("float64"), left)
                 yield product(own, known, check_jobs(threads.n_jobs))
 
-    with without_warnings(Warning) as warned:
+    with recorded_warnings() as warned:
         if target.suffix.lower() == ".ply":
             column = np.concatenate(list(found()))[:, 0]
             write_picture(target, read_space(first, "A", table.open(first, "A")), column)
@@ -303,7 +303,7 @@ def interpolate(
     )
     with usage():
         files = _field_files(out, space_file, values)
-        check_jobs(run.n_jobs)
+        run.check()
     with notices(quiet=output.quiet), progress("interpolate", quiet=output.silent) as report:
         report("reading SPACE and VALUES", 0, 1)
         space, titles, field, known = _read_problem(space_file, values, column)
@@ -343,7 +343,7 @@ def smooth(
     names = {"fwhm": "--fwhm", "t": "--t"}
     with usage(names):
         files = _field_files(out, space_file, values)
-        check_jobs(threads.n_jobs)  # before any work
+        threads.check()
         if (fwhm is None) == (t is None):
             reject("--fwhm", "given, or --t, but not both", "neither" if t is None else "both")
         heat_time = time_of(fwhm, t)

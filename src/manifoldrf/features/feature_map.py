@@ -34,6 +34,7 @@ from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension
 from manifoldrf.geometry.meshes import TriangleMesh, barycentric_weights
 from manifoldrf.geometry.neighbors import Cells, NeighborSearch, visiting_order
+from manifoldrf.geometry.spaces import FusedSteps
 from manifoldrf.kernels.abstract_kernel import AbstractKernel
 from manifoldrf.paper import NetworkField
 from manifoldrf.signatures import Exact, choose_form, row_memory, series_rows
@@ -49,7 +50,8 @@ class Teaching:
     progress: Progress = silent
 
 
-_EXACT = {form: Exact(1e-7, form) for form in ("dense", "sparse")}  # up to the entries that tables drop
+# Teachers by form, exact up to the entries that tables drop.
+_TABLE_TEACHERS = {form: Exact(1e-7, form) for form in ("dense", "sparse")}
 # Entries below this share of the largest in their column are dropped from tables that are multiplied by a step. The
 # kernel changes by a similar share, and the table becomes a quarter smaller.
 STEP_SHARE = 3e-6
@@ -75,7 +77,7 @@ def signature_table(
     everything = len(targets) == graph.n_nodes and (np.diff(targets) == 1).all()
     inverse = reciprocal(np.sqrt(kernel.measure))  # nodes without measure reach nothing
     if isinstance(teacher, str):  # "auto" or "exact"
-        teacher = _EXACT[choose_form(graph, series, len(sources), 1e-7, 2**32)]  # stored rows are smaller
+        teacher = _TABLE_TEACHERS[choose_form(graph, series, len(sources), 1e-7, 2**32)]  # stored rows are smaller
     size = len(sources)
     if not callable(teacher):  # a function given by the user is called once for all sources
         dense = (isinstance(teacher, Exact) and teacher.form == "dense") or 8 * graph.n_nodes * size <= 2**28
@@ -331,14 +333,13 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
     return out
 
 
-def step_times_table(fused: tuple[Any, Cells, Any, "Blocks"], queries: FloatArray, n_jobs: int) -> FloatArray:
+def step_times_table(fused: "Fused", queries: FloatArray, n_jobs: int) -> FloatArray:
     """One heat step times a table, dense; half the time of both products."""
-    extension, cells, steps, blocks = fused
-    places = np.ascontiguousarray(extension.nodes.inside(queries))
-    heat = steps.search.points, *steps[1:], extension.bandwidth
-    out = np.zeros((len(queries), len(blocks.order)))
-    step = partial(loops.heat_step_rows, places, visiting_order(places, cells), *cells, *heat, *blocks, out)
-    in_blocks(step, len(queries), 128, n_jobs)
+    places = np.ascontiguousarray(fused.extension.nodes.inside(queries))
+    heat = fused.steps.search.points, *fused.steps[1:], fused.extension.bandwidth
+    out = np.zeros((len(queries), len(fused.blocks.order)))
+    given = places, visiting_order(places, fused.cells), *fused.cells, *heat, *fused.blocks, out
+    in_blocks(partial(loops.heat_step_rows, *given), len(queries), 128, n_jobs)
     return out
 
 
@@ -352,6 +353,34 @@ class Blocks(NamedTuple):
     starts: Any  # uint32 (n_blocks,): first column of each, in the order of ``order``
     values: Any  # (BLOCK n_blocks,)
     order: Any  # int64 (m,): columns of the table in their new order
+
+
+def make_blocks(table: Any, anchors: FloatArray) -> Blocks | None:
+    """Cut a CSR table into blocks of columns of neighbouring anchors; None if they are nearly empty."""
+    order = cKDTree(anchors, leafsize=BLOCK).indices.astype(np.int64)
+    place = np.argsort(order, kind="stable")
+    sorted_ = sparse.csr_array((table.data, place[table.indices], table.indptr), shape=table.shape, copy=True)
+    sorted_.sort_indices()
+    block, lane = np.divmod(sorted_.indices, BLOCK)
+    opens = np.ones(table.nnz, dtype=bool)  # entries that are the first of their block
+    opens[1:] = block[1:] != block[:-1]
+    opens[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
+    before = np.concatenate([[0], np.cumsum(opens)])
+    ends = before[table.indptr].astype(np.uint64)
+    if table.nnz > 2**22 and 2 * int(ends[-1]) > table.nnz:  # large, with less than two columns per block
+        return None
+    values = np.zeros(BLOCK * int(ends[-1]))
+    values[BLOCK * (before[1:] - 1) + lane] = sorted_.data
+    return Blocks(ends, (BLOCK * block[opens]).astype(np.uint32), values, order)
+
+
+class Fused(NamedTuple):
+    """What the product of a heat step and a table needs."""
+
+    extension: HeatExtension
+    steps: FusedSteps
+    cells: Cells
+    blocks: Blocks
 
 
 def product(left: Any, right: Any, n_jobs: int) -> FloatArray:
@@ -478,33 +507,13 @@ class FeatureMap:
         return self.rule.growth * np.asarray(peaks, np.float64).ravel()
 
     @cached_property
-    def _fused(self) -> tuple[Any, Cells, Any, Blocks] | None:
-        """For fused products: extension, cells, steps, and the table in blocks of columns of neighbouring anchors.
-
-        None unless the rule is a step along nearly straight lines, and if blocks would be nearly empty.
-        """
+    def _fused(self) -> Fused | None:
+        """For fused products; None unless the rule is a step along nearly straight lines, with full blocks."""
         extension: Any = self.rule.graph.extension if isinstance(self.rule, WalkStep) else None
-        steps = extension.nodes.fused(extension.factors) if isinstance(extension, HeatExtension) else None
-        cells = None if steps is None else steps.search.cells(extension.radius)
-        if cells is None:
-            return None
-        table, anchors = self.table, self.kernel.graph.positions[self.anchors]
-        order = cKDTree(anchors, leafsize=BLOCK).indices.astype(np.int64)
-        place = np.argsort(order, kind="stable")
-        sorted_ = sparse.csr_array((table.data, place[table.indices], table.indptr), shape=table.shape, copy=True)
-        sorted_.sort_indices()
-        block, lane = np.divmod(sorted_.indices, BLOCK)
-        opens = np.ones(table.nnz, dtype=bool)  # entries that are the first of their block
-        opens[1:] = block[1:] != block[:-1]
-        opens[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
-        before = np.concatenate([[0], np.cumsum(opens)])
-        ends = before[table.indptr].astype(np.uint64)
-        if table.nnz > 2**22 and 2 * int(ends[-1]) > table.nnz:  # large, with less than two columns per block
-            return None
-        values = np.zeros(BLOCK * int(ends[-1]))
-        values[BLOCK * (before[1:] - 1) + lane] = sorted_.data
-        blocks = Blocks(ends, (BLOCK * block[opens]).astype(np.uint32), values, order)
-        return extension, cells, steps, blocks
+        steps: Any = extension.nodes.fused(extension.factors) if isinstance(extension, HeatExtension) else None
+        cells: Any = None if steps is None else steps.search.cells(extension.radius)
+        blocks = None if cells is None else make_blocks(self.table, self.kernel.graph.positions[self.anchors])
+        return None if blocks is None else Fused(extension, steps, cells, blocks)
 
     def values(self, placed: FloatArray, n_jobs: int = 1, *, as_sparse: bool = False) -> Any:
         """g(z, anchor l) of points on the space, CSR or dense of shape (q, m); signatures for a network."""
@@ -605,7 +614,9 @@ class FeatureMap:
         if abs(factor - 1) < 1e-12:  # rows have length one already, up to rounding
             return self
         found = replace(self, factor=float(factor)) if 0 < factor < np.inf else self
-        vars(found).update(vars(self) | {"factor": found.factor})  # caches, which do not depend on the factor
+        # A cached property keeps its value in vars(), which are writable in a frozen class too. The new map takes
+        # the values already computed, such as the table in blocks: none of them depends on the factor.
+        vars(found).update(vars(self) | {"factor": found.factor})
         return found
 
     def block_size(self, *, as_sparse: bool) -> int:

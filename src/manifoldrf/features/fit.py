@@ -232,9 +232,7 @@ def choose_anchors(kernel: GraphKernel, options: FitOptions, at_least: int = 1) 
             m = min(m, int(2**31 / row_memory(kernel.graph, kernel.series)))
     else:
         m = int(wanted)
-        ratio = (kernel.volume / m) ** (
-            1 / kernel.dim
-        ) / kernel.width  # of the spacing of even anchors to the width
+        ratio = kernel.spacing(m) / kernel.width  # of even anchors
         if m > n and options.anchors != "iid":
             warn_user(f"n_features = {m} is more than the graph has nodes: there are {n} features, one for each.")
         elif ratio > 1.2 and m < n and options.anchors != "iid":
@@ -290,6 +288,7 @@ def _references(kernel: GraphKernel, anchors: IntArray, options: FitOptions) -> 
         count = min(len(others), max(64, len(anchors)), 512)
         fitting = others[farthest_first(kernel.graph.positions[others], count)[0]]
     nodes, everything = np.concatenate([fitting, held_out]), np.arange(kernel.graph.n_nodes)
+    # Always exact, whatever the teacher, whose errors are to be seen.
     rows = signature_table(kernel, kernel.series, nodes, everything, Teaching(n_jobs=options.n_jobs))
     exact = rows[:, nodes].toarray() if kernel.asymmetric else gram(rows, kernel.measure, options.n_jobs)
     first, last = slice(len(fitting)), slice(len(fitting), None)
@@ -345,7 +344,7 @@ def fit_weights(
             reject("quadrature", f"other than 'nnls' above {_MOST_NNLS} features", f"'nnls' with {m}")
         # Least squares are not tried if anchors are more than 1.6 widths apart, because they would overfit the
         # samples (torus, 1.75 widths: .21 at new points, .17 with Voronoi cells).
-        close = (kernel.volume / m) ** (1 / kernel.dim) <= 1.6 * kernel.width
+        close = kernel.spacing(m) <= 1.6 * kernel.width
         if options.quadrature == "nnls" or (options.quadrature == "auto" and m <= _MOST_NNLS and close):
             tried["nnls"] = nnls_weights(fitting.rows[:, anchors].toarray(), fitting.kernel, base)
     rows = held_out.rows[:, anchors].toarray()  # (h, m)
@@ -455,20 +454,18 @@ def _fit_field(
     tried: dict[str, tuple[ErrorEstimate, FeatureMap]] = {}
     candidates: dict[str, float] = {}  # their errors
     for name in names:
+        rule: Any = WalkStep(graph) if name == "step" else interpolation_rule(graph, kernel.dim)
         if name == "step":
-            rule: Any = WalkStep(graph)
             table = signature_table(kernel, shifted(kernel.series), everything, anchors, options, STEP_SHARE)
-            final = trial = FeatureMap(kernel, rule, table, anchors, quadrature.weights)
         elif name == "interpolated":
             table = signature_table(kernel, kernel.series, everything, anchors, options)
-            final = FeatureMap(kernel, interpolation_rule(graph, kernel.dim), table, anchors, quadrature.weights)
-            known = np.setdiff1d(everything, held_out.nodes)  # errors are measured at unknown nodes
-            rule = interpolation_rule(graph, kernel.dim, known)
-            trial = dataclasses.replace(final, rule=rule, table=table[known])
         else:
             table, training = _train(kernel, anchors, held_out.nodes, options)
-            rule = interpolation_rule(graph, kernel.dim)
-            final = trial = FeatureMap(kernel, rule, table, anchors, quadrature.weights)
+        final = trial = FeatureMap(kernel, rule, table, anchors, quadrature.weights)
+        if name == "interpolated":  # errors are measured at unknown nodes
+            known = np.setdiff1d(everything, held_out.nodes)
+            rule = interpolation_rule(graph, kernel.dim, known)
+            trial = dataclasses.replace(final, rule=rule, table=table[known])
         with stage_of(options.progress, f"error of field {name}"):
             error = held_out_error(trial, held_out, options.n_jobs)
         tried[name], candidates[name] = (error, final), error.kernel

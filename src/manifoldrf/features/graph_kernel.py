@@ -97,7 +97,7 @@ class HeatGraph(FrozenParams):
         return self.metric is self.volumes is None and {self.n_nodes, self.n_steps, self.noise_std} == {"auto"}
 
 
-_PLAIN = HeatGraph()
+_DEFAULT_GRAPH = HeatGraph()
 
 
 @stored
@@ -250,6 +250,10 @@ class GraphKernel:
         mean_length = abs(float((high - low) / (1e-6 * high))) if high else 1.0
         return float(np.sqrt(2 * mean_length * self.graph.time(1.0, self.dim)))
 
+    def spacing(self, m: int) -> float:
+        """Distance between neighbours of ``m`` evenly spread points: (volume / m)^(1 / dim)."""
+        return float((self.volume / m) ** (1 / self.dim))
+
     @property
     def has_spike(self) -> bool:
         """Whether signatures have a spike at their own node, which a step of the walk would lose."""
@@ -294,9 +298,11 @@ class GraphKernel:
         away = np.flatnonzero(distances > reaches)
         if len(away) and self.graph.whole_mesh is not None:  # far from all nodes, but maybe inside a large face
             distances[away] = self.distance(queries[away])
-        if placed is not queries:  # only distances that exceed the noise of 999 in 1000 points count
-            moved, n_normals = np.linalg.norm(queries - placed, axis=1), max(1, placed.shape[1] - self.dim)
-            noise = getattr(self.graph.extension, "noise_std", 0.0) * np.sqrt(chi2.isf(1e-3, n_normals))
+        extension = self.graph.extension
+        if extension is not None and placed is not queries:  # a noisy cloud: it alone moves points onto the space
+            # Only distances that exceed the noise of 999 in 1000 points count.
+            moved = np.linalg.norm(queries - placed, axis=1)
+            noise = extension.noise_std * np.sqrt(chi2.isf(1e-3, max(1, placed.shape[1] - self.dim)))
             distances = np.hypot(distances, np.maximum(moved - noise, 0.0))
             reaches = reaches + noise  # noise also moves points beyond an edge
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -399,7 +405,7 @@ def build_graph(X: Any, kernel: Any, options: Any, n_jobs: int) -> BuiltGraph:
     in_steps = isinstance(kernel, AbstractKernel) and kernel.shortest_time is None
     if isinstance(options, KnnGraph | MeshGraph) or (options is None and in_steps):
         return _neighbor_graph(X, kernel, options, n_jobs, in_steps=in_steps)
-    given = options or _PLAIN
+    given = options or _DEFAULT_GRAPH
     known = {"dim": given.dim, "metric": given.metric, "noise_std": given.noise_std, "volumes": given.volumes}
     space = space_of(X, **known, n_jobs=n_jobs)
     most = _MOST_DIMS if kernel is not None or isinstance(X, AbstractManifold) else _MOST_DIMS_BY_DEFAULT

@@ -305,8 +305,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         check_is_fitted(self, "map_")
         if not hasattr(self, "times_"):
             raise ValueError("Features of other times need a fit with a range of times: times=(shortest, longest).")
-        family: TimeRange = self.times_
-        return family
+        return self.times_
 
     def _use(self, family: TimeRange, kernel: AbstractKernel) -> Self:
         """Take the features of a kernel from the tables of all times."""
@@ -447,13 +446,11 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
 
     def _map(self) -> FeatureMap:
         check_is_fitted(self, "map_")
-        fitted: FeatureMap = self.map_
-        return fitted
+        return self.map_
 
     def _record(self) -> FitRecord:
         check_is_fitted(self, "map_")
-        record: FitRecord = self.record_
-        return record
+        return self.record_
 
     def transform(self, X: Any, side: str | None = None) -> Any:
         """Features of points.
@@ -601,10 +598,7 @@ class ManifoldRandomFeatures(FrozenParamsMixin, TransformerMixin, BaseEstimator)
         model._streams = Streams(bytes.fromhex(state["root"]))
         n, names = fitted.kernel.graph.positions.shape[1], state["feature_names_in"]
         model.n_features_in_ = check_integer(state["n_features_in"], "n_features_in", n, n)
-        if names:
-            if len(names) != n or not all(isinstance(name, str) for name in names):
-                reject("feature_names_in", f"{n} texts", str(names)[:80])
-            model.feature_names_in_ = np.array(names, dtype=object)
+        restore_names(model, names, n)
         check_flag(model.sparse_output, "sparse_output")
         return model
 
@@ -678,12 +672,7 @@ def heat_signature(
     columns = []
     for t in check_vector(moments, "times", moments.size, POSITIVE):
         features = ManifoldRandomFeatures(
-            HeatKernel(float(t)),
-            normalize=False,
-            n_features="all",
-            sparse_output=True,
-            random_state=0,
-            n_jobs=n_jobs,
+            HeatKernel(float(t)), "all", normalize=False, random_state=0, n_jobs=n_jobs, sparse_output=True
         ).fit(space)
         if at is None:
             at = space.vertices if isinstance(space, TriangleMesh) else space
@@ -729,14 +718,26 @@ def check_space(estimator: Any, X: Any) -> Any:
                 "the first and latitudes in the second column)."
             )
         return points
-    if isinstance(X, AbstractManifold):
-        estimator.n_features_in_ = X.ambient_dim
-    else:
-        points = X.vertices if isinstance(X, TriangleMesh) else X.positions
-        estimator.n_features_in_ = int(points.shape[1])
+    estimator.n_features_in_ = n_coordinates(X)
     if hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
     return X
+
+
+def n_coordinates(space: Any) -> int:
+    """Number of coordinates of a manifold, a mesh, a graph with points, or points."""
+    if isinstance(space, AbstractManifold):
+        return space.ambient_dim
+    points = space.vertices if isinstance(space, TriangleMesh) else getattr(space, "positions", space)
+    return int(points.shape[1])
+
+
+def restore_names(model: Any, names: Any, n: int) -> None:
+    """Give a model the names of its n coordinates from a file, if it has any."""
+    if names:
+        if len(names) != n or not all(isinstance(name, str) for name in names):
+            reject("feature_names_in", f"{n} texts", str(names)[:80])
+        model.feature_names_in_ = np.array(names, dtype=object)
 
 
 def text_table(rows: list[tuple[str, str]]) -> str:

@@ -64,7 +64,7 @@ from manifoldrf.geometry.neighbors import (
 from manifoldrf.geometry.objects import read_affinity, recognise
 
 # These first farthest points are exact; the others come from greedy sweeps, which do not search for the farthest.
-_EXACT = 10_000
+_N_EXACT = 10_000
 _TAKEN = -1.0  # marks the distance of a node that is chosen already
 _ROWS_AT_ONCE = 65_536  # edges are measured in blocks of rows, to bound memory
 
@@ -239,14 +239,11 @@ class Graph:
             ("components", str(self.n_components)),
             ("degrees", f"{degrees.min():.3g} to {degrees.max():.3g}"),
             ("points", "none" if self.points is None else f"in R^{self.points.shape[1]}"),
+            ("volume", "" if self.weights is None else f"{self.weights.sum():.4g}"),
+            ("time of a step", "" if self.step_time is None else f"{self.step_time:.3g}"),
+            ("steps", str(self.n_steps or "")),
         ]
-        if self.weights is not None:
-            rows.append(("volume", f"{self.weights.sum():.4g}"))
-        if self.step_time is not None:
-            rows.append(("time of a step", f"{self.step_time:.3g}"))
-        if self.n_steps is not None:
-            rows.append(("steps", str(self.n_steps)))
-        return rows
+        return [row for row in rows if row[1]]
 
     @property
     def n_edges(self) -> int:
@@ -284,8 +281,7 @@ class Graph:
     @cached_property
     def operator(self) -> Any:
         """W = D^-1/2 A D^-1/2, CSR; symmetric, spectrum in [-1, 1], zero rows for isolated nodes."""
-        data = scaled_both_ends(self.affinity, reciprocal(np.sqrt(self.degrees)))
-        return read_only(sparse.csr_array((data, self.affinity.indices, self.affinity.indptr), self.affinity.shape))
+        return self._with_entries(scaled_both_ends(self.affinity, reciprocal(np.sqrt(self.degrees))))
 
     @cached_property
     def _local(self) -> LocalForm | None:
@@ -423,7 +419,10 @@ class Graph:
         """Edge lengths in the sparsity pattern of A; zero lengths are kept as edges."""
         data = np.concatenate([np.sqrt(squared) for _, squared in self._squared_lengths()])
         # Path search treats a stored zero as no edge, so the smallest normal number replaces it.
-        data = np.maximum(data, np.finfo(np.float64).tiny)
+        return self._with_entries(np.maximum(data, np.finfo(np.float64).tiny))
+
+    def _with_entries(self, data: FloatArray) -> Any:
+        """Read-only CSR array with other values where the affinity has entries."""
         return read_only(sparse.csr_array((data, self.affinity.indices, self.affinity.indptr), self.affinity.shape))
 
     def _squared_lengths(self) -> Iterator[tuple[slice, FloatArray]]:
@@ -519,7 +518,7 @@ def follows_edges(graph: Graph) -> bool:
     return len(np.unique(graph.components[graph.degrees > 0])) > 1
 
 
-def farthest_nodes(graph: Graph, m: int, n_exact: int = _EXACT) -> IntArray:
+def farthest_nodes(graph: Graph, m: int, n_exact: int = _N_EXACT) -> IntArray:
     """Choose ``m`` nodes one by one, each the farthest from the nodes chosen before it.
 
     Distances are Euclidean in a connected cloud, else shortest paths along the edges (:func:`follows_edges`). Nodes

@@ -52,8 +52,12 @@ class Expansion(NamedTuple):
     """h as a polynomial: a Chebyshev series on [-1, 1], or a sum of powers."""
 
     coefficients: FloatArray  # (degree + 1,)
-    degree: int  # the number of products with the matrix per application
     of_powers: bool = False
+
+    @property
+    def degree(self) -> int:
+        """Number of products with the matrix per application."""
+        return len(self.coefficients) - 1
 
 
 class FrozenParams:
@@ -214,7 +218,12 @@ class AbstractKernel(FrozenParams, ABC):
         """Return a polynomial that approximates h on [-1, 1] to ``tol`` of its largest value.
 
         A finite series without negative coefficients is used directly if it takes at most twice as many products:
-        it keeps small entries accurate. Else it is a Chebyshev series, of at most 2^16 terms.
+        it keeps small entries accurate. Else it is a Chebyshev series, of at most 2^15 terms.
+
+        Raises
+        ------
+        ValueError
+            If ``tol`` is not in [1e-14, 1), or if the Chebyshev series needs more terms.
         """
         check_real(tol, "tol", TOLERANCES)
         degree, last = 64, 2**16
@@ -234,11 +243,11 @@ class AbstractKernel(FrozenParams, ABC):
                 f"The kernel is too rough for `tol` = {tol:g}: more than {last // 2} Chebyshev terms. "
                 "Take a larger `tol` or a shorter length scale."
             )
-        chebyshev = Expansion(coefficients[:needed], needed - 1)
+        chebyshev = Expansion(coefficients[:needed])
         if self.n_terms is None or self.n_terms - 1 > 2 * chebyshev.degree:
             return chebyshev
         alpha = self._coefficients(self.n_terms)
-        return chebyshev if (alpha < 0).any() else Expansion(alpha, self.n_terms - 1, of_powers=True)
+        return chebyshev if (alpha < 0).any() else Expansion(alpha, of_powers=True)
 
     @one_blas_thread()
     def dense(self, graph: Graph) -> FloatArray:
@@ -568,16 +577,15 @@ def square_root(kernel: Any) -> FloatArray:
 # --------------------------------------------------------------------------------- polynomials of the walk operator
 # h(W) times columns, as polynomials of W: the matrix h(W) itself is never formed. A smooth h becomes a Chebyshev
 # series; a short series with nonnegative coefficients is summed directly.
-def best_form(expansion: Expansion, graph: Graph) -> LocalForm:
-    """The operator of a graph, with its nodes in a local order if that is faster.
+def best_form(expansion: Expansion, graph: Graph) -> LocalForm | None:
+    """The operator of a graph with its nodes in a local order, or None if that is not faster.
 
     Blocks of columns that do not fit the caches are read again and again. With neighbours close together in memory
     the recurrence takes a third of the time on a scan of 50,000 vertices, and half on heat graphs of 20,000 nodes.
     The choice must not depend on the number of columns: the order of the nodes changes the rounding.
     """
     worthwhile = graph.n_nodes >= 4096 and expansion.degree >= 8
-    everything: Any = slice(None)
-    return (graph._local if worthwhile else None) or LocalForm(everything, everything, graph.operator)
+    return graph._local if worthwhile else None
 
 
 def indicator_columns(n: int, nodes: IntArray) -> FloatArray:
@@ -589,27 +597,30 @@ def indicator_columns(n: int, nodes: IntArray) -> FloatArray:
 
 def apply_expansion(expansion: Expansion, graph: Graph, block: FloatArray, n_jobs: int) -> FloatArray:
     """Return h(W) X for X of shape (N, c), C-contiguous; the bits do not depend on ``n_jobs``."""
-    order, place, matrix = best_form(expansion, graph)
+    local = best_form(expansion, graph)
+    matrix, block = (graph.operator, block) if local is None else (local.matrix, block[local.order])
     if matrix.nnz * block.shape[1] < 2**17:
         n_jobs = 1  # a second thread would cost more than it saves
     spans = list(pairwise([*range(0, block.shape[1], _WIDTH), block.shape[1]]))
-    shared = n_jobs if len(spans) < 2 * n_jobs else 1  # too few columns: threads share the rows
-    polynomial = functools.partial(_recurrence, expansion, matrix, block[order], shared)
-    return np.concatenate(quick_map(polynomial, spans, 1 if shared > 1 else n_jobs), axis=1)[place]
+    # Threads share the columns or, if these are too few, the rows.
+    for_columns, for_rows = (n_jobs, 1) if len(spans) >= 2 * n_jobs else (1, n_jobs)
+    polynomial = functools.partial(_recurrence, expansion, matrix, block, for_rows)
+    found = np.concatenate(quick_map(polynomial, spans, for_columns), axis=1)
+    return found if local is None else found[local.place]
 
 
 def rows_of_expansion(
     expansion: Expansion, graph: Graph, nodes: IntArray, n_jobs: int, progress: Callable[[str, int, int], None]
 ) -> FloatArray:
     """Rows ``nodes`` of h(W), shape (len(nodes), N); W is symmetric, so they are its columns."""
-    _, place, matrix = best_form(expansion, graph)
-    nodes = np.arange(graph.n_nodes)[place][nodes]
+    local = best_form(expansion, graph)
+    matrix, nodes = (graph.operator, nodes) if local is None else (local.matrix, local.place[nodes])
     result = np.zeros((len(nodes), matrix.shape[0]))
 
     def run(span: tuple[int, int]) -> int:
         indicators = indicator_columns(matrix.shape[0], nodes[span[0] : span[1]])
         found = _recurrence(expansion, matrix, indicators, 1, (0, indicators.shape[1]))
-        result[span[0] : span[1]] = found[place].T
+        result[span[0] : span[1]] = (found if local is None else found[local.place]).T
         return span[1]
 
     with thread_pool(n_jobs) as pool:

@@ -208,9 +208,8 @@ def _square_root(lowest: int, design: FloatArray, targets: FloatArray) -> FloatA
         return np.stack([triangle[:, k : k + n] @ (2 * f) for k in range(n)], axis=1)
 
     sizes = np.maximum(triangle.T @ goal, 0.0) / np.maximum((triangle**2).sum(axis=0), 1e-300)
-    starts = [
-        np.where(np.arange(n) == k, np.sqrt(sizes[2 * k]), 0.0) + 1e-3 * np.sqrt(sizes.max()) for k in range(n)
-    ]
+    floor = 1e-3 * np.sqrt(sizes.max())
+    starts = [np.where(np.arange(n) == k, np.sqrt(sizes[2 * k]), 0.0) + floor for k in range(n)]
     starts.sort(key=lambda f: float(np.linalg.norm(residual(f))))
     found = [least_squares(residual, f, slopes, bounds=(0.0, np.inf)) for f in starts[:3]]
     return np.concatenate([np.zeros(lowest), min(found, key=lambda result: float(result.cost)).x])
