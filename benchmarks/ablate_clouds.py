@@ -107,7 +107,7 @@ MECHANISMS = {
     "nodes: relaxation": (layout.even_points, "range(_ROUNDS)", "range(0)"),
     "nodes: pushed by images": (layout.even_points, "edge.images(moved, 2.5 * spacing)[0]", "moved[:0]"),
     "nodes: kept inside the edge": (layout.even_points, "moved = edge.inside(", "moved = (lambda z, *_: z)("),
-    "steps: curvature": (layout.CloudSpace.layout, "frames, ricci = cloud", "_ = cloud"),
+    "steps: curvature": (layout.CloudSpace.layout, "frames, ricci = curvature_at", "_ = curvature_at"),
     "steps: Ricci curvature": (patches.LocalSurface.curvature, ", ricci[", ", 0 * ricci["),
     "steps: layers": (layout.CloudSpace.layout, "layers = find_layers", "_ = find_layers"),
     "steps: layers of points by votes": (layout.Layers.cut_from, "min(6, n - 1)", "1"),

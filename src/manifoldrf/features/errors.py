@@ -83,11 +83,11 @@ class ErrorEstimate:
     quadrature : float
         Share of the anchors: their weighted sum against the sum over all nodes.
     graph : float, optional
-        Share of the graph, for kernels in the manifold clock: two thirds of the relative difference (all of it for noisy
-        clouds), at points of the space, between this kernel and that on a heat graph of half the data and half the
-        steps (for two steps, twice the difference from four). Computed when ``error_`` is first read. For a
-        function given as kernel, the error of its series. None in the graph clock, and if points with given volumes
-        are too far apart for a second graph.
+        Share of the graph, for kernels in the manifold clock: two thirds of the relative difference (all of it for
+        noisy clouds), at points of the space, between this kernel and that on a heat graph of half the data and
+        half the steps (for two steps, twice the difference from four). Computed when ``error_`` is first read. For
+        a function given as kernel, the error of its series. None in the graph clock, and if points with given
+        volumes are too far apart for a second graph.
     signatures : float
         Error of the values of the field at the anchors.
     candidates : tuple of (str, float)
