@@ -145,6 +145,8 @@ def read_values(
     file = _check_file(path, name)
     titles = column_titles(file, name) if file.suffix.lower() == ".csv" else []
     names = titles[1:] if len(titles) > 1 else titles
+    if "vertex" in titles[1:]:
+        reject(name, "a file whose first column is that of the vertices", f"the columns {titles} in {file.name!r}")
     if len(set(filter(None, names))) < len(list(filter(None, names))):
         reject(name, "a file whose columns have different names", f"{names} in {file.name!r}")
     names = names if any(names) else []

@@ -318,6 +318,7 @@ class TestExplore:
             ("1.0\n2.0\n", "`--values` must be an array of 300 rows"),
             ("v,x\n0,1\n0,2\n", "each once"),
             ("v,x,x\n0,1,2\n", "`--values` must be a file whose columns have different names"),
+            (",vertex,x\n0,5,2\n", "`--values` must be a file whose first column is that of the vertices"),
             ("v,x\n600,1\n", "Got 600"),
         ]:
             path.write_text(text)

@@ -25,8 +25,15 @@ from manifoldrf import (
     knn_graph,
     relative_error,
 )
+from manifoldrf.features.errors import ErrorEstimate
 
 NEW = Sphere().sample(200, seed=1)
+
+
+def test_an_estimated_error_is_printed_as_its_number():
+    error = ErrorEstimate(kernel=0.0123, field=0.01, quadrature=0.002, graph=None, signatures=0.1)
+    assert f"{error:.3f}" == "0.012"
+    assert f"{error}" == str(error)
 
 
 def features(*arguments, **options):

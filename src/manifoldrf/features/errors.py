@@ -72,7 +72,7 @@ def warn_inaccurate(text: str, *, useless: bool = False) -> None:
 class ErrorEstimate:
     """Relative errors of the kernel, in Frobenius norms over pairs of held-out nodes.
 
-    ``float(error)`` is :attr:`kernel`, the whole error.
+    ``float(error)`` and ``f"{error:.3f}"`` are :attr:`kernel`, the whole error.
 
     Attributes
     ----------
@@ -114,6 +114,9 @@ class ErrorEstimate:
     def __float__(self) -> float:
         return self.kernel
 
+    def __format__(self, spec: str) -> str:
+        return format(self.kernel, spec) if spec else str(self)
+
     def __str__(self) -> str:
         shares = {"field": self.field, "quadrature": self.quadrature, "graph": self.graph}
         text = ", ".join(f"{name} {brief(share)}" for name, share in shares.items() if share is not None)
@@ -148,9 +151,8 @@ def graph_error(kernel: GraphKernel, streams: Streams, n_jobs: int) -> float | N
     steps, cloud = kernel.graph.n_steps or 2, kernel.space.cloud
     n_nodes: int | Literal["auto"] = "auto"
     with without_warnings(Warning):
-        half, n_steps, factor = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4)), 2 / 3
-        if cloud is not None and cloud.noise_std:
-            factor = 1.0
+        half, n_steps = half_of(kernel.space, n_jobs), max(2, 2 * round(steps / 4))
+        factor = 1.0 if cloud is not None and cloud.noise_std else 2 / 3
         if half is kernel.space and steps == 2:
             if isinstance(half, PointSpace):  # with nodes too far apart for more steps
                 return None
