@@ -333,13 +333,12 @@ def times_table(rows: Any, table: Any, n_jobs: int, *, as_sparse: bool) -> Any:
     return out
 
 
-def step_times_table(fused: "Fused", queries: FloatArray, n_jobs: int) -> FloatArray:
-    """One heat step times a table, dense; half the time of both products."""
-    places = np.ascontiguousarray(fused.extension.nodes.inside(queries))
+def step_times_table(fused: "Fused", places: FloatArray, n_jobs: int) -> FloatArray:
+    """One heat step times a table, dense, at points in the nodes' coordinates; half the time of both products."""
     heat = fused.steps.search.points, *fused.steps[1:], fused.extension.bandwidth
-    out = np.zeros((len(queries), len(fused.blocks.order)))
+    out = np.zeros((len(places), len(fused.blocks.order)))
     given = places, visiting_order(places, fused.cells), *fused.cells, *heat, *fused.blocks, out
-    in_blocks(partial(loops.heat_step_rows, *given), len(queries), 128, n_jobs)
+    in_blocks(partial(loops.heat_step_rows, *given), len(places), 128, n_jobs)
     return out
 
 
@@ -522,11 +521,13 @@ class FeatureMap:
         is_sparse = bool(self.table.nnz < 0.01 * self.table.shape[0] * self.table.shape[1])
         fused = None if is_sparse or not len(placed) else self._fused
         if fused is not None:
+            places = np.ascontiguousarray(fused.extension.nodes.inside(placed))
             if not as_sparse:
-                return step_times_table(fused, placed, n_jobs)
-            parts = [placed[k : k + 1024] for k in range(0, len(placed), 1024)]  # limits memory for dense rows
+                return step_times_table(fused, places, n_jobs)
+            order = visiting_order(places, fused.cells)  # neighbours share rows of the table
+            parts = np.split(places[order], range(1024, len(places), 1024))  # limits memory for dense rows
             found = quick_map(lambda z: nonzeros(step_times_table(fused, z, 1)), parts, n_jobs)
-            return found[0] if len(found) == 1 else sparse.vstack(found, format="csr")
+            return sparse.vstack(found, format="csr")[np.argsort(order)]
         as_sparse = as_sparse or is_sparse
         found = times_table(rows_of(self.rule, placed, n_jobs), self.table, n_jobs, as_sparse=as_sparse)
         if self.rule.growth > 1:  # weights may be negative

@@ -136,8 +136,8 @@ class LocalSurface:
     def curvature(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Tangents at points of the surface, and the Ricci curvature (q, dim, dim) along them."""
         second = self.patches.second_form()
-        ricci = np.einsum("naad,nbcd->nbc", second, second)  # Gauss's equation
-        ricci -= np.einsum("nacd,ncbd->nab", second, second)
+        # Gauss's equation.
+        ricci = np.einsum("naad,nbcd->nbc", second, second) - np.einsum("nacd,ncbd->nab", second, second)
         return self.tangents(places), ricci[self._nearest(places)[1]]
 
     def project(self, queries: FloatArray, n_jobs: int = 1) -> FloatArray:
