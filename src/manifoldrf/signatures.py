@@ -313,7 +313,7 @@ def series_rows(
         teacher.form if teacher.form != "auto" else choose_form(graph, series, len(nodes), teacher.tol)
     ) == "sparse":
         n_terms = truncation_of(series, max(teacher.tol / 2, TOLERANCES.low))
-        engine = _sparse_sums(graph, series._coefficients(n_terms), teacher.tol)
+        engine = _sparse_sums(graph, series.coefficients(n_terms), teacher.tol)
     else:
         expansion = series.expansion(teacher.tol)
         rows = rows_of_expansion(expansion, graph, nodes, n_jobs, progress)
@@ -387,7 +387,7 @@ def _probe(graph: Graph, series: AbstractKernel, tol: float, limit: float) -> tu
     except ValueError:  # the series has too many terms
         return np.inf, np.inf
     while True:
-        found = _sparse_sums(graph, series._coefficients(min(n, n_terms)), tol)(starts)
+        found = _sparse_sums(graph, series.coefficients(min(n, n_terms)), tol)(starts)
         cost = 6.0 * found[-1] / len(starts)  # a push costs as much as six products
         if n >= n_terms or cost > limit:
             return cost, 12.0 * float(found[0].mean())
@@ -401,7 +401,7 @@ def survival_law(series: AbstractKernel, teacher: Walks | Counts) -> "Law":
     n = truncation_of(series, 1e-10)  # the omitted terms are far below any Monte Carlo error
     if isinstance(teacher, Walks) and not (teacher.truncate or matched):  # until one in 1e9 walks is left
         n = max(n, math.ceil(min(math.log(1e-9) / math.log1p(-p_halt), 2**20)))
-    f = series._coefficients(n)
+    f = series.coefficients(n)
     keep = np.full(n, 1.0 - p_halt)
     if matched:  # s_k = sqrt(sum_{j >= k} |f_j| / sum_j |f_j|)
         rest = np.cumsum(np.abs(f)[::-1])[::-1]
@@ -441,12 +441,13 @@ def _sparse_sums(graph: Graph, coefficients: FloatArray, tol: float) -> Engine:
     # A frontier of some thousand nodes takes 1.7 times as long if they are scattered among a million in memory.
     # Threads share the matrix: it is computed before they start, because each would compute it anew.
     local = graph._local if 50_000 <= graph.n_nodes < 2**31 else None
-    csr = csr_parts(graph.operator if local is None else local.matrix)
+    # A copy, because a kernel may return a part of another array.
+    csr, f = csr_parts(graph.operator if local is None else local.matrix), np.array(coefficients)
     omitted = tol / 2 / (1 - tol / 2) * float(np.abs(coefficients).sum())  # bound of the terms left out
 
     def rows_from(starts: IntArray) -> Any:
         places = starts if local is None else local.place[starts]
-        counts, nodes, values, bounds, n_pushes = push_frontier(*csr, coefficients, threshold, places)
+        counts, nodes, values, bounds, n_pushes = push_frontier(*csr, f, threshold, places)
         if local is not None:
             ends = np.concatenate([[0], np.cumsum(counts)])
             rows = narrow_csr(values, local.order[nodes], ends, graph.n_nodes)

@@ -609,8 +609,8 @@ def explore(
         plan = plan.smaller(size, limit)
     error, n_probes = kernel_error(shown, plan)
     if error > WORST:
-        rule = f"larger for this model: in a page so small its kernel has an error of {error:.2g} of its largest"
-        reject("max_bytes", f"{rule} value", limit)
+        reason = f"in a page so small its kernel has an error of {error:.2g} of its largest value"
+        reject("max_bytes", f"larger for this model: {reason}", limit)
     page = make(error, n_probes)
     text = page.encode("utf-8")
     if target is not None:

@@ -25,6 +25,7 @@ from manifoldrf._validation import (
 )
 from manifoldrf.geometry.builders import GridExtension, knn_graph, mesh_graph
 from manifoldrf.geometry.cleaning import check_noise
+from manifoldrf.geometry.csr import frobenius
 from manifoldrf.geometry.graphs import Graph
 from manifoldrf.geometry.heat import HeatExtension, check_steps, graph_on, space_of
 from manifoldrf.geometry.manifolds import AbstractManifold
@@ -257,7 +258,7 @@ class GraphKernel:
     @property
     def has_spike(self) -> bool:
         """Whether signatures have a spike at their own node, which a step of the walk would lose."""
-        first, total = float(self.series._coefficients(1)[0]), float(self.series.spectral(np.array([1.0]))[0])
+        first, total = float(self.series.coefficients(1)[0]), float(self.series.spectral(np.array([1.0]))[0])
         # On 300 nodes of a sphere, features with the spike raised the log likelihood of (c + L)^-1/2 from -55 to
         # -35.
         return abs(first) > 2e-3 * abs(total)
@@ -367,7 +368,7 @@ def _fit_series(function: Any, plain: GraphKernel, streams: Streams) -> SeriesFi
     largest = float(np.abs(values).max())
     if not 1e-100 < largest < 1e100:  # squares would be out of range
         reject("kernel", "a function whose largest value is from 1e-100 to 1e100", f"{largest:g}")
-    skew = float(np.linalg.norm((exchanged - values) / largest) / np.linalg.norm(values / largest)) / 2
+    skew = frobenius((exchanged - values) / largest) / frobenius(values / largest) / 2
     roots = np.sqrt(measure)
     targets = values * roots[rows][:, None] * roots[columns]
     samples = np.repeat(rows, len(columns)), np.tile(columns, len(rows)), targets.ravel()

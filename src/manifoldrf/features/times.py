@@ -315,8 +315,9 @@ class TimeRange:
         uneven = max(0.0, heights[-1] - 1 / self.levels[-1].kernel.volume)
         wide = float(terms[octaves >= len(times)].sum() * uneven / (shares @ heights))
         if wide > 0.1:
-            rule = f"a kernel that times above {self.longest:.3g} change by less than 10% (remedy: `times` up to "
-            reject("kernel", f"{rule}longer ones)", f"{kernel}, changed by up to {wide:.0%}")
+            rule = f"a kernel that times above {self.longest:.3g} change by less than 10%"
+            found = f"{kernel}, changed by up to {wide:.0%}"
+            reject("kernel", f"{rule} (remedy: `times` up to longer ones)", found)
         return np.asarray(shares, dtype=np.float64)
 
     @property

@@ -30,7 +30,7 @@ from manifoldrf.geometry.neighbors import (
     without_self,
 )
 from manifoldrf.geometry.patches import Edge, LocalSurface, find_edge, fit_patches
-from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
+from manifoldrf.geometry.spaces import AbstractMirrored, AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
 _PUSHED_BY = {2: 12, 3: 24}  # number of nearest nodes that repel a node, by dimension
 # Share of a step beyond its reach, by dimension. In three dimensions most nodes are far out: a reach of 8.2 s2
@@ -152,7 +152,7 @@ def even_points(
 
 @stored
 @dataclass(frozen=True, eq=False)
-class EvenNodes(AbstractNodes):
+class EvenNodes(AbstractMirrored):
     """Nodes laid out evenly on the surface through a cloud, or inside a solid.
 
     Attributes
@@ -186,7 +186,6 @@ class EvenNodes(AbstractNodes):
     axes: FloatArray
     surface: LocalSurface | None = None
     layers: "Layers | None" = None
-    volumes = None  # derived from the steps
     tail = property(lambda self: _TAILS[self.dim])
 
     def _check_loaded(self) -> None:
@@ -205,16 +204,6 @@ class EvenNodes(AbstractNodes):
     def inside(self, z: FloatArray) -> FloatArray:
         """Points in the coordinates of the cloud."""
         return along(self.axes, z - self.origin)
-
-    @cached_property
-    def search(self) -> NeighborSearch:
-        """Over the nodes, then their images."""
-        return NeighborSearch(np.ascontiguousarray(np.vstack([self.inner, self.images])))
-
-    @cached_property
-    def node_of(self) -> IntArray:
-        """Index of the node of each node and image."""
-        return np.concatenate([np.arange(len(self.inner)), self.own])
 
     def fused(self, factors: FloatArray) -> FusedSteps | None:
         """Arrays of steps, except between layers."""

@@ -1,7 +1,6 @@
 """Meshes as spaces: even nodes on the faces, and steps along the surface."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from manifoldrf.geometry.csr import check_arrays, check_csr, check_positions, ch
 from manifoldrf.geometry.meshes import MeshSample, TriangleMesh, has_repeats
 from manifoldrf.geometry.neighbors import NeighborSearch, balls_along_edges, edge_lengths, farthest_first
 from manifoldrf.geometry.patches import Edge
-from manifoldrf.geometry.spaces import AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
+from manifoldrf.geometry.spaces import AbstractMirrored, AbstractNodes, AbstractSpace, FusedSteps, Steps, step_reach
 
 # Paths along mesh edges zigzag: they are up to about this much longer than the shortest paths of the surface.
 # On an even sphere mesh 1.4 loses no accuracy and 1.3 loses a third of it; larger values join neighbouring folds.
@@ -223,7 +222,7 @@ class Detours:
 
 @stored
 @dataclass(frozen=True, eq=False)
-class MeshNodes(AbstractNodes):
+class MeshNodes(AbstractMirrored):
     """Nodes on the faces of a mesh.
 
     Attributes
@@ -244,7 +243,7 @@ class MeshNodes(AbstractNodes):
     own: IntArray
     detours: Detours | None = None
     dim: int = 2
-    volumes = None  # derived from the steps
+    inner = property(lambda self: self.points)
 
     def _check_loaded(self) -> None:
         n = len(self.points)
@@ -252,16 +251,6 @@ class MeshNodes(AbstractNodes):
         check_positions("own", self.own, n)
         if self.detours is not None:
             check_shape("detours", self.detours.longer, (n, n))
-
-    @cached_property
-    def search(self) -> NeighborSearch:
-        """Over the nodes, then their images."""
-        return NeighborSearch(np.ascontiguousarray(np.vstack([self.points, self.images])))
-
-    @cached_property
-    def node_of(self) -> IntArray:
-        """Index of the node of each node and image."""
-        return np.concatenate([np.arange(len(self.points)), self.own])
 
     @property
     def mesh(self) -> TriangleMesh:  # type: ignore[override]

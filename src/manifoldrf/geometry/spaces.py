@@ -124,6 +124,34 @@ class AbstractNodes(abc.ABC):
         return None
 
 
+class AbstractMirrored(AbstractNodes):
+    """Nodes with mirror images beyond an edge.
+
+    Attributes
+    ----------
+    inner : array of shape (n, r)
+        Nodes in the coordinates in which steps are computed.
+    images : array of shape (g, r)
+    own : int array of shape (g,)
+        The node of each image.
+    """
+
+    inner: FloatArray
+    images: FloatArray
+    own: IntArray
+    volumes = None  # derived from the steps
+
+    @cached_property
+    def search(self) -> NeighborSearch:
+        """Over the nodes, then their images."""
+        return NeighborSearch(np.ascontiguousarray(np.vstack([self.inner, self.images])))
+
+    @cached_property
+    def node_of(self) -> IntArray:
+        """Index of the node of each node and image."""
+        return np.concatenate([np.arange(len(self.inner)), self.own])
+
+
 class AbstractSpace(abc.ABC):
     """A space, as far as it is known.
 
@@ -166,7 +194,7 @@ class AbstractSpace(abc.ABC):
 
     def steps(self, t: float, n_nodes: int | None = None) -> int:
         """Number of steps of a heat time: as many as curvature requires and few nodes allow; even."""
-        # Times the number of nodes to the power 2 / dim, the number of steps that so many nodes allow.
+        # n nodes allow ``allowed * n ** (2 / dim)`` steps.
         allowed = 4 * np.pi * t / self.volume ** (2 / self.dim) / _PER_AXIS**2
         if n_nodes is not None:
             steps = float(allowed * n_nodes ** (2 / self.dim))
